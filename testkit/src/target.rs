@@ -64,7 +64,8 @@ impl fmt::Display for ObjectId {
 /// let typed = cluster.get::<ConfigMap>("shop/settings");
 /// assert!(cluster.exists(&typed));
 /// assert!(cluster.exists(config_map("settings").namespace("shop")));
-/// assert!(cluster.gone::<ConfigMap>("settings"), "there is none in the namespace `default`");
+/// // The namespace `default` does not contain a ConfigMap with this name.
+/// assert!(cluster.gone::<ConfigMap>("settings"));
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(

@@ -352,7 +352,7 @@ mod tests {
     #[case("a", true)]
     #[case("b", false)]
     #[case("", false)]
-    fn encoded_rule_names_are_unique(#[case] name: &str, #[case] allowed: bool) {
+    fn rule_with_resource_names_permits_only_these_names(#[case] name: &str, #[case] allowed: bool) {
         let rule = rule(&json!({"verbs": ["*"], "apiGroups": [""], "resources": ["*"], "resourceNames": ["a"]}));
         assert_eq!(rule.allows(&request("get", "", "secrets", name)), allowed);
     }

@@ -13,7 +13,7 @@ use crate::world::{StoredChange, StoredObject};
 pub(super) struct Authors {
     /// The writes by their number in the journal.
     writes: BTreeMap<u64, RecordedRequest>,
-    /// The numbers of writes by the revision of the returned object. Only the first request is kept, because later
+    /// The journal number of the write that returned each revision. Only the first write is kept, because later
     /// requests may return the same revision.
     by_revision: BTreeMap<u64, u64>,
 }

@@ -32,7 +32,7 @@ pub(crate) fn served(row: &Row) -> Served {
 pub(crate) struct Sent<'a> {
     /// The decoded object.
     pub(crate) object: Object,
-    /// The JSON text of the body, from which details are read that the object lacks; may be empty.
+    /// The JSON text of the body, for details that `object` does not contain; may be empty.
     pub(crate) text: Cow<'a, [u8]>,
     /// Set if an object in the text has a duplicate key.
     pub(crate) repeats_key: bool,

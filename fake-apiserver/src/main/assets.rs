@@ -14,7 +14,7 @@ pub(crate) fn install(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|err| fail(folder, err))?;
     let folder = folder.canonicalize().map_err(|err| fail(folder, err))?;
     let this = std::env::current_exe().and_then(|it| it.canonicalize());
-    let this = this.map_err(|err| format!("cannot find this program: {err}"))?;
+    let this = this.map_err(|err| format!("cannot determine the path of this executable: {err}"))?;
     for name in NAMES {
         let path = folder.join(program(name));
         link(&this, &path).map_err(|err| fail(&path, err))?;

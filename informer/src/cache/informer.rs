@@ -490,7 +490,7 @@ impl<K: Cacheable> SharedInformer<K> {
                     self.run_to(ending, shutdown).instrument(span).await
                 }
                 None => Err(Error::refused(format!(
-                    "the informer of {} has already been run",
+                    "the informer for {} was already run",
                     self.name()
                 ))),
             }

@@ -29,7 +29,7 @@ pub(crate) async fn synced(mut phase: watch::Receiver<Phase>, name: &str) -> Res
     match reached.map(|it| *it) {
         Ok(phase) if phase.has_synced() => Ok(()),
         Ok(_) | Err(_) => Err(Error::refused(format!(
-            "the informer of {name} stopped before it had synced"
+            "the informer for {name} stopped before it synced"
         ))),
     }
 }

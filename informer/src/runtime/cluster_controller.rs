@@ -78,7 +78,7 @@ impl ClusterControllerBuilder {
         K::Scope: 'static,
     {
         let Some((group, kind, is_of_cluster)) = &self.owner else {
-            let fault = format!("`for_` must precede `owns` of {}", K::kind(&()));
+            let fault = format!("`for_` must be called before `owns` for {}", K::kind(&()));
             self.fault.get_or_insert(fault);
             return self;
         };

@@ -105,7 +105,8 @@ impl<M> ControllerBuilder<M> {
     /// called.
     fn by_owner(&mut self, owned: &str) -> Option<enqueue::ForOwner> {
         let Some((group, kind, is_of_cluster)) = &self.owner_kind else {
-            self.faults.push(format!("`for_` must precede `owns` of {owned}"));
+            self.faults
+                .push(format!("`for_` must be called before `owns` for {owned}"));
             return None;
         };
         Some(enqueue::owner_of_kind(group, kind, *is_of_cluster).controller_only())

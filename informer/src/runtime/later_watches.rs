@@ -137,8 +137,8 @@ impl<R: RequestKey> LaterWatches<R> {
         self.intake.add(key, true);
     }
 
-    /// Starts a watch. If `collection` is given, keys are held back until the informer has received their writes to
-    /// this collection.
+    /// Starts a watch. If `collection` is given, a key is held back until the informer has received the writes of the
+    /// key's last reconcile to this collection.
     pub(super) fn add<K: Cacheable>(
         &self,
         collection: Option<Collection>,

@@ -27,7 +27,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// client-go's `DefaultRetry`: 5 attempts with delays of 10 ms, for objects that other clients rarely change.
+    /// client-go's `DefaultRetry`: 5 attempts with delays of 10 ms.
     pub const DEFAULT_RETRY: Self = Self {
         steps: 5,
         wait: Duration::from_millis(10),

@@ -185,7 +185,7 @@ async fn incomplete_multi_cluster_controller_is_refused() {
     assert!(faults[0].contains("nothing to watch"), "{}", faults[0]);
     assert!(faults[1].contains("`for_` was called twice"), "{}", faults[1]);
     assert!(
-        faults[2].contains("`for_` must precede `owns` of Secret"),
+        faults[2].contains("`for_` must be called before `owns` for Secret"),
         "{}",
         faults[2]
     );

@@ -347,7 +347,7 @@ async fn replica_with_a_silent_lease_watch_does_not_take_over_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_do_not_expire_while_the_cache_lacks_own_renewals() {
+async fn members_do_not_expire_while_the_lease_watch_is_held() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, _b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));

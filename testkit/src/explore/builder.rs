@@ -306,7 +306,7 @@ impl Explore {
                     shown.clear();
                     return report;
                 }
-                Err(RecvTimeoutError::Disconnected) => panic!("the thread of the exploration panicked"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the exploration thread panicked"),
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
                     let idle = activity.idle();

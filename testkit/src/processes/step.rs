@@ -357,7 +357,8 @@ fn has_condition(name: &str, object: &Value, kind: &str, expected: &str) -> Resu
     let observed = observed.into_iter().find_map(Value::as_i64);
     match (observed, object["metadata"]["generation"].as_i64()) {
         (Some(observed), Some(generation)) if observed < generation => Err(format!(
-            "the condition {kind} of {name} has generation {observed}, but the object has generation {generation}"
+            "the condition {kind} of {name} is outdated: observedGeneration is {observed}, metadata.generation is \
+             {generation}"
         )),
         _ => Ok(()),
     }
@@ -379,7 +380,7 @@ mod tests {
     #[case::condition_that_is_false("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
     #[case::old_condition(
         "condition: Old",
-        Err("the condition Old of pods/a has generation 1, but the object has generation 2")
+        Err("the condition Old of pods/a is outdated: observedGeneration is 1, metadata.generation is 2")
     )]
     #[case::field("path: status.phase, equals: Running", Ok(()))]
     #[case::field_of_kubectl("for: 'jsonpath={.status.phase}=Running'", Ok(()))]

@@ -178,7 +178,7 @@ async fn scale(client: Client) {
 }
 
 #[test]
-fn worker_derived_fields_are_folded_after_controller_writes() {
+fn fields_derived_by_workers_are_listed_last_in_one_line() {
     let workers = [Worker::Deployment, Worker::ReplicaSet, Worker::Kubelet];
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(deployment("web").set("spec.replicas", 1)).await;

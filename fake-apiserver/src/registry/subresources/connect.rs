@@ -1,6 +1,6 @@
-//! Connections to Pods, Nodes and Services. After admission, opens a connection to the script of a Pod, if the Pod has
-//! a script. Other connections return kube-apiserver's errors if possible, or an error that contains the unsupported
-//! feature (rule I7).
+//! Connections to Pods, Nodes and Services. After admission, `exec` and `portforward` call the handlers of the Pod's
+//! script, and `attach` returns the output of the container. Other connections fail with kube-apiserver's error if
+//! there is one, or with an error that names the unsupported feature (rule I7).
 
 use super::containers::{chosen_container, is_running};
 use super::{SubresourceRequest, first, text_at};

@@ -108,7 +108,7 @@ pub(crate) struct State {
     pub(crate) is_void: bool,
     /// Set if the end state cannot be judged, because the reference lacks the state to compare it with.
     pub(crate) is_unjudged: bool,
-    /// Set if a state was judged as wrong before the usual time limit, in real time.
+    /// Set if a run in real time failed before the time limit, because a wrong state no longer changed.
     pub(crate) is_hasty: bool,
     /// Number of settled steps before the step with a wrong state.
     pub(crate) wrong_step: Option<usize>,

@@ -74,7 +74,8 @@ enum Form {
 }
 
 impl Generated {
-    /// Finds the values that differ between two runs without faults.
+    /// Compares two runs without faults, and finds the values that controllers generate, with the fields that contain
+    /// copies of them.
     pub(crate) fn of(one: &EndState, other: &EndState, mask: &Mask, ignored: &[String]) -> Self {
         let mut generated = Self::default();
         if mask.paths.is_empty() {

@@ -22,8 +22,8 @@ use crate::hooks::{AfterCall, Hooks, Passage, Restart, Unreachable};
 use crate::lock::lock;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Pause between changes that the test makes at the same time. Longer than the default time after which a cluster
-/// counts as quiet.
+/// Pause inserted between changes that the test would otherwise make at the same time. Longer than the default time
+/// after which a cluster counts as quiet.
 const PAUSE: Duration = Duration::from_secs(6);
 
 impl Hooks for Harness {

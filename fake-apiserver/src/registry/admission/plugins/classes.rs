@@ -69,8 +69,8 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the default class: the newest class that has one of the annotations `marks`. If several are equally old,
-/// returns the first by name.
+/// Returns the default class: the newest class with one of the annotations `marks` set to `true`. If several are
+/// equally old, returns the first by name.
 fn default_class(classes: &[Arc<Object>], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
         let annotations = Cursor::root(class).map("metadata.annotations");

@@ -33,7 +33,8 @@ pub(crate) fn group(crd: &Object) -> &str {
 }
 
 /// Returns the next state of a CRD that is being deleted: first with the condition `Terminating`, then without the
-/// finalizer. Returns `None` if objects of an established CRD are left, or if the CRD does not have the finalizer.
+/// finalizer. Returns `None` if the condition is already set and objects of an established CRD are left, or if the CRD
+/// is not being deleted or does not have the finalizer.
 pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
     if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
         return None;

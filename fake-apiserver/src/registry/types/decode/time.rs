@@ -224,8 +224,8 @@ fn read_time(text: &str, precision: Precision) -> Result<(DateTime, i32), String
     Ok((time, offset))
 }
 
-/// Checks base64 like Go, which skips line breaks and requires padding. Returns the string that Go encodes, if it
-/// differs. Fails with the offset of the error that Go reports.
+/// Checks base64 like Go, which skips line breaks and requires padding. Returns the string as Go
+/// encodes it again, if this differs from `text`. Fails with the offset of the error that Go reports.
 pub(super) fn canonical_base64(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
     let mut digits = 0;

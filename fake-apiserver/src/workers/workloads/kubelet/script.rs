@@ -27,12 +27,12 @@ const SCRIPTS_MAX: usize = 1024;
 ///
 /// If `restartPolicy` is `Never` or `OnFailure`, a container ends if its script has an exit code, or if the end of its
 /// command is predictable: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit
-/// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. The command of a
-/// container without its own command is unknown, because the server does not have the image. Such a container runs
-/// forever, with two exceptions: in a Pod of a Job it succeeds after a second, so that Jobs complete
-/// ([`runs_forever`](Self::runs_forever) keeps them active); a container with `stdinOnce`, which `kubectl run -i` sets,
-/// also succeeds after a second. The arguments of the images `alpine`, `busybox`, `debian` and `ubuntu` are commands,
-/// because these images lack an entry point. Init containers run their command if it is predictable, or succeed after a
+/// N`, separated by `;`, `&&` or newlines. A command that would end immediately runs for a second. All other
+/// containers run forever, with two exceptions: in a Pod of a Job, they succeed after a second, so that Jobs complete
+/// ([`runs_forever`](Self::runs_forever) keeps them active); containers with `stdinOnce`, which `kubectl run -i` sets,
+/// also succeed after a second. A container without `command` is not predictable, because the server does not have the
+/// image, except for the images `alpine`, `busybox`, `debian` and `ubuntu`, which do not have an entry point: their
+/// `args` are the command. Init containers run their command if it is predictable, or succeed after a
 /// second.
 ///
 /// ```

@@ -21,7 +21,8 @@ pub(super) const ROW: FaultRow = FaultRow {
     },
     words: |it, _| {
         format!(
-            "let another client write before {} of {}, so that the request fails with 409 if it has a resourceVersion",
+            "let another client write the object before {} of {}, so that the request fails with 409 if it has a \
+             resourceVersion",
             it.what, it.client
         )
     },
