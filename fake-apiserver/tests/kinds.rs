@@ -407,6 +407,54 @@ async fn both_binding_paths_set_node_and_metadata_of_the_pod() {
 }
 
 #[rstest]
+#[case::bound(KubernetesVersion::V1_36, json!({}), json!({"kind": "Node", "name": "n"}), json!(["z", "r"]))]
+#[case::created_with_the_node(KubernetesVersion::V1_36, json!({"nodeName": "n"}), Value::Null, json!(["z", "r"]))]
+#[case::binding_without_a_kind(KubernetesVersion::V1_36, json!({}), json!({"name": "n"}), json!([null, null]))]
+#[case::missing_node(KubernetesVersion::V1_36, json!({}), json!({"kind": "Node", "name": "m"}), json!([null, null]))]
+#[case::older_version(KubernetesVersion::V1_34, json!({}), json!({"kind": "Node", "name": "n"}), json!([null, null]))]
+#[tokio::test(start_paused = true)]
+async fn pods_receive_the_topology_labels_of_their_node(
+    #[case] version: KubernetesVersion,
+    #[case] spec: Value,
+    #[case] target: Value,
+    #[case] expected: Value,
+) {
+    let server = ApiServer::builder().kubernetes_version(version).start();
+    let labels = ["zone", "region"].map(|it| format!("topology.kubernetes.io/{it}"));
+    let node = json!({"metadata": {"name": "n", "labels": {&labels[0]: "z", &labels[1]: "r", "a": "b"}}});
+    assert_eq!(send(&server, "POST", "/api/v1/nodes", &node).await.0, 201);
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pod["spec"]
+        .as_object_mut()
+        .expect("the spec is an object")
+        .extend(spec.as_object().cloned().unwrap_or_default());
+    assert_eq!(send(&server, "POST", PODS, &pod).await.0, 201);
+    if !target.is_null() {
+        let binding = json!({"metadata": {"name": "p"}, "target": target});
+        assert_eq!(
+            send(&server, "POST", &format!("{PODS}/p/binding"), &binding).await.0,
+            201
+        );
+    }
+    let (_, pod) = send(&server, "GET", &format!("{PODS}/p"), &Value::Null).await;
+    let found = labels.map(|it| pod["metadata"]["labels"][it].clone());
+    assert_eq!(json!(found), expected);
+    assert_eq!(pod["metadata"]["labels"]["a"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn topology_labels_of_a_pod_are_not_overwritten() {
+    let server = server();
+    let zone = "topology.kubernetes.io/zone";
+    let node = json!({"metadata": {"name": "n", "labels": {zone: "z"}}});
+    assert_eq!(send(&server, "POST", "/api/v1/nodes", &node).await.0, 201);
+    let pod = json!({"metadata": {"name": "p", "labels": {zone: "own"}},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    let (code, pod) = send(&server, "POST", PODS, &pod).await;
+    assert_eq!((code, &pod["metadata"]["labels"][zone]), (201, &json!("own")));
+}
+
+#[rstest]
 #[case(json!({"target": {"kind": "Node"}}), 500, "target.name: Required value")]
 #[case(json!({"target": {"kind": "Pod", "name": "n"}}), 500,
     "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"")]

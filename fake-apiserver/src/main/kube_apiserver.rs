@@ -23,7 +23,7 @@ use crate::{feature_gates, log, other_flags, report};
 const SECURE_PORT: u16 = 6443;
 
 /// Admission plugins of kube-apiserver that this server does not implement, so disabling them does not change anything.
-const ABSENT_PLUGINS: [&str; 16] = [
+const ABSENT_PLUGINS: [&str; 15] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -39,11 +39,10 @@ const ABSENT_PLUGINS: [&str; 16] = [
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
     "PodTolerationRestriction",
-    "PodTopologyLabels",
 ];
 
 /// Admission plugins that are enabled by default and can be disabled.
-const PLUGINS: [&str; 22] = [
+const PLUGINS: [&str; 23] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
@@ -58,6 +57,7 @@ const PLUGINS: [&str; 22] = [
     "PersistentVolumeClaimResize",
     "PodGroupWorkloadExists",
     "PodSecurity",
+    "PodTopologyLabels",
     "Priority",
     "ResourceQuota",
     "RuntimeClass",

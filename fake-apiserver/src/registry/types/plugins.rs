@@ -29,6 +29,7 @@ pub(crate) enum Plugin {
     PersistentVolumeClaimResize,
     PodGroupWorkloadExists,
     PodSecurity,
+    PodTopologyLabels,
     Priority,
     ResourceQuota,
     RuntimeClass,
@@ -39,7 +40,7 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::CertificateApproval,
         Self::CertificateSigning,
         Self::CertificateSubjectRestriction,
@@ -54,6 +55,7 @@ impl Plugin {
         Self::PersistentVolumeClaimResize,
         Self::PodGroupWorkloadExists,
         Self::PodSecurity,
+        Self::PodTopologyLabels,
         Self::Priority,
         Self::ResourceQuota,
         Self::RuntimeClass,

@@ -1,7 +1,7 @@
-//! The admission plugins of kube-apiserver that depend only on stored objects. `limit_ranger`, `service_account` and
-//! `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security` validate, `resource_quota` checks and
-//! charges quotas, and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in the `admit`
-//! of its strategy. `types/plugins.rs` lists the enabled plugins.
+//! The admission plugins of kube-apiserver that depend only on stored objects. `topology_labels` mutates,
+//! `limit_ranger`, `service_account` and `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security`
+//! validate, `resource_quota` checks and charges quotas, and `quota_controller` updates them; both use `usage`. Plugins
+//! for a single kind are in the `admit` of its strategy. `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;
@@ -12,6 +12,7 @@ mod pod_security_checks;
 pub(super) mod quota_controller;
 mod resource_quota;
 mod service_account;
+mod topology_labels;
 mod usage;
 
 use super::Admission;
@@ -25,15 +26,23 @@ pub(crate) use crate::registry::types::plugins::{Plugin, PluginSet};
 
 /// Runs the mutating plugins in order.
 pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> Result<(), Status> {
-    if !attributes.subresource.is_empty() {
-        return Ok(());
-    }
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);
-    let operation = attributes.operation;
+    let (operation, subresource) = (attributes.operation, attributes.subresource);
     let Attributes { object, old, .. } = &mut *attributes;
     let Some(object) = object else { return Ok(()) };
     let plugins = &admission.setup.plugins;
+    let copies_labels = plugins.has(Plugin::PodTopologyLabels) && topology_labels::is_enabled(&admission.reader);
+    if (group, resource, operation) == ("", "pods", Operation::Create) && copies_labels {
+        match subresource {
+            "" => topology_labels::label_pod(&admission.reader, object),
+            "binding" => topology_labels::label_binding(&admission.reader, object),
+            _ => {}
+        }
+    }
+    if !subresource.is_empty() {
+        return Ok(());
+    }
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
     if (group, resource, operation) == ("", "pods", Operation::Create) {
         if plugins.has(Plugin::LimitRanger) {
