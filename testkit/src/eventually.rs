@@ -129,8 +129,8 @@ impl TestCluster {
         })
     }
 
-    /// Asserts that a condition holds now and during this virtual time. The condition is evaluated at the start and
-    /// after each of up to 1,000 equal intervals, which are not shorter than a millisecond.
+    /// Asserts that a condition holds now and for this virtual time. The condition is evaluated at the start and after
+    /// each of up to 1,000 intervals, which are not shorter than a millisecond.
     ///
     /// ```
     /// # use std::time::Duration;

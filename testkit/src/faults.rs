@@ -128,8 +128,8 @@ pub fn no_answer() -> FaultBuilder {
     FaultBuilder::new(Effect::Hang(When::Before))
 }
 
-/// The request is executed, and the connection breaks after this many bytes of the response. For a watch, the bytes of
-/// all its events count.
+/// The request is executed, and the connection breaks after this many bytes of the response. For a watch, the limit
+/// applies to all its events together.
 pub fn truncated(bytes: usize) -> FaultBuilder {
     FaultBuilder::new(Effect::Truncate(bytes))
 }

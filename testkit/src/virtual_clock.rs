@@ -147,8 +147,8 @@ mod linux {
         unsafe { function(clock, time) }
     }
 
-    /// Returns the time of the monotonic clock. A call to this function makes the linker include this file with the
-    /// replacement of `clock_gettime`.
+    /// Returns the time of the monotonic clock. Because this function is called, the linker includes this module,
+    /// and thus the replacement for `clock_gettime`.
     pub(super) fn monotonic() -> Duration {
         let function: Read = clock_gettime;
         // SAFETY: all bit patterns of a `timespec` are valid.

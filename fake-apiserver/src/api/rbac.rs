@@ -60,7 +60,7 @@ impl Attributes<'_> {
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
     }
 
-    /// Returns resource and subresource, such as `pods/log`.
+    /// Returns the resource with its subresource, such as `pods/log`; only the resource if there is no subresource.
     fn combined_resource(&self) -> String {
         match self.subresource {
             "" => self.resource.to_owned(),

@@ -167,7 +167,7 @@ impl Entry {
 }
 
 impl RecordedRequest {
-    /// Returns a copy with the response encoded, for tests.
+    /// Returns a copy with the encoded response, for users of the journal.
     fn shown(&self) -> Self {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
         Self {

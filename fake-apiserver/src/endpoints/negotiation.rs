@@ -352,8 +352,8 @@ pub(crate) fn check_document(accept: Option<&str>, media_type: &str) -> Result<(
     }
 }
 
-/// Checks `Accept` like the router: it must contain a literal media type or `*/*`; other wildcards and all parameters
-/// are ignored.
+/// Checks `Accept` like kube-apiserver's router, which only handles built-in resources: one clause must be JSON, YAML,
+/// protobuf or `*/*`. Other wildcards and all parameters are ignored.
 fn check_route(accept: &str, served: Served, route: Route) -> Result<(), Status> {
     let known = accept.split(',').any(|clause| {
         let media_type = clause.split_once(';').map_or(clause, |(it, _)| it).trim_matches(' ');

@@ -1,4 +1,4 @@
-//! `RotatedFile`: a log file that is rotated, compressed and removed as by Go's lumberjack.
+//! `RotatedFile`: a log file. Old files are rotated, compressed and removed in the same way as by Go's lumberjack.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

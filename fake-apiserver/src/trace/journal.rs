@@ -49,9 +49,9 @@ impl Marks {
     }
 }
 
-/// Reads at most `most` of the last steps from the journal of a server, with the fields that each write changed. Also
-/// returns the journal number of the first step. `since` is the `resourceVersion` at the start of the run, and `test`
-/// is the client name of the test itself.
+/// Reads the last `most` steps, or all if there are fewer, from the journal of a server, with the fields that each
+/// write changed. Also returns the journal number of the first step. `since` is the `resourceVersion` at the start of
+/// the run, and `test` is the client name of the test itself.
 pub fn steps(server: &ApiServer, since: u64, test: &str, most: usize) -> (usize, Vec<Step>) {
     let journal = server.journal();
     let entries = journal.since(journal.total().saturating_sub(most as u64));

@@ -298,7 +298,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         depths
     }
 
-    /// Queues a key, unless it is already queued.
+    /// Queues a key. If the key is already queued, only a priority queue changes its position, to a higher priority.
     fn enter(&mut self, id: SlotId, priority: i32, now: Option<Instant>) {
         let slot = &mut self.slots[id as usize];
         match self.discipline {

@@ -74,8 +74,9 @@ where
     })
 }
 
-/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type remain as the client
-/// sent them, and fields that only decoding and encoding adds are not added.
+/// Applies the changes between `before` and `after` to `raw`. Fields that are unknown to the type keep the client's
+/// values, and fields that only result from decoding and encoding are not added. A list from which items were removed,
+/// or in which they were moved, is an exception: it is replaced by the list in `after`.
 fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     if *before == after {
         return raw.clone();

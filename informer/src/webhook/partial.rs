@@ -1,10 +1,10 @@
-//! Partial objects: decodes objects that lack required fields, and removes the substituted values afterwards.
+//! Decodes partial objects, which lack required fields, and removes the substituted values afterwards.
 //!
 //! For server-side apply, the server converts the fields of each field manager separately. The resulting objects lack
 //! fields that their Rust types require. Go decodes such fields as zero values, and conversions copy these values to
-//! the result, so that the manager then owns the fields. In this crate, an object is converted twice, with different
-//! values for each missing field: fields that differ between the two results were derived from missing fields, and are
-//! removed.
+//! the result, so that the manager then owns the fields. In this crate, such an object is converted twice, with
+//! different values for each missing field: fields that differ between the two results were derived from missing
+//! fields, and are removed.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Map, Value, json};

@@ -114,7 +114,8 @@ impl Activity {
     }
 }
 
-/// Returns `true` if a run must be aborted after the real time `running`, in a process that has been idle for `idle`.
+/// Returns `true` if a run that has taken the real time `running` must be aborted. The process has been idle for the
+/// time `idle`.
 pub(crate) fn is_stuck(running: Duration, idle: Duration) -> bool {
     running > ENDLESS || running.min(idle) > BLOCKED
 }

@@ -93,7 +93,7 @@ impl Found {
     }
 }
 
-/// Converts the output of processes for the viewer, which shows each line next to the steps at the same time.
+/// Converts the output of processes for the viewer, which shows each line next to the steps that happened at that time.
 fn recorded(output: &[Wrote]) -> Recorded {
     let log = |it: &Wrote| Log {
         at: it.at.as_secs_f64(),

@@ -67,8 +67,8 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// If an object of the cluster is refused, if a replay string or a shard cannot be parsed, if the reports to merge
-    /// are incomplete, or if the machine lacks a resource, such as disk space.
+    /// Fails if an object of the cluster is refused, if a replay string or a shard cannot be parsed, if the reports to
+    /// merge cannot be read or are incomplete, or if the machine lacks a resource, such as disk space.
     pub fn explore(self, options: &Options) -> Result<Report, ScenarioError> {
         let wrong = |what: String| ScenarioError(format!("{}: {what}", self.file));
         for replay in &options.replays {

@@ -1,4 +1,4 @@
-//! `Hidden`: facts about a body that are visible in Go's values, but not in the decoded object.
+//! `Hidden`: details of a body that Go's typed values contain, but the decoded object does not.
 
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;

@@ -23,7 +23,7 @@ pub(crate) struct EventLeases {
     ttl: Option<Duration>,
     /// Expiry times; locked because requests may run on several threads.
     ends: Mutex<Ends>,
-    /// Signalled if the earliest expiry time changes.
+    /// Notified when the earliest expiry time changes.
     pub(crate) changed: Arc<Notify>,
     /// Number of Events that have expired.
     expired: AtomicU64,

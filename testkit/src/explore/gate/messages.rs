@@ -228,7 +228,7 @@ pub(crate) fn contains(text: &Bytes, what: &[u8]) -> bool {
     memmem::find(text, what).is_some()
 }
 
-/// Returns the object's name in a body, or the prefix of a generated name: `web-*`.
+/// Returns the name of the object in a body; for a generated name, its prefix and `*`, such as `web-*`.
 pub(crate) fn name_in(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {

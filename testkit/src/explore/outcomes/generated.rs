@@ -143,7 +143,7 @@ impl Generated {
         unequal.map(|(it, _)| [it.source.clone(), it.copy.clone()]).collect()
     }
 
-    /// Returns the values of sources and copies in an end state.
+    /// Returns the strings and numbers in the objects that contain sources or copies, in an end state.
     fn texts(&self, end: &EndState) -> Texts {
         if self.copies.is_empty() {
             return Texts::new();

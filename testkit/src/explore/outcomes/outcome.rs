@@ -82,7 +82,7 @@ pub(crate) struct Outcome {
     pub(crate) wrong_step: Option<usize>,
     /// Set if the scenario executed all of its steps.
     pub(crate) is_complete: bool,
-    /// Time of the first fault since the start of the run.
+    /// Time from the start of the run to the first fault; `None` without a fault.
     pub(crate) faults_begin: Option<Duration>,
     /// Time at which the last fault ended.
     pub(crate) faults_end: Option<Duration>,

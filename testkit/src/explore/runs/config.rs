@@ -43,7 +43,7 @@ pub(crate) struct Config {
     pub(crate) timing: Timing,
     /// Set by another thread to end all runs in real time.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Set when the search is over. Runs in real time that try plans then end early.
+    /// Set when the search is over. Runs in real time that are still trying a plan then stop early.
     pub(crate) is_over: AtomicBool,
     /// Set if a wrong state was judged too early. Later runs wait longer before they judge a wrong state.
     pub(crate) is_patient: AtomicBool,

@@ -1,4 +1,4 @@
-//! Runs: execute the scenario in a cluster with the faults of a plan, and return the outcome.
+//! A run executes the scenario in a cluster with the faults of a plan, and returns the outcome.
 
 mod judge;
 mod shown;

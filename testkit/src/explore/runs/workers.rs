@@ -1,4 +1,4 @@
-//! Conditions that apply to a whole run: slow workers of the server, clients with wrong clocks, and periodic checks.
+//! Settings and tasks of a whole run: delays of the server's workers, wrong clocks of clients, and periodic checks.
 
 use std::sync::Arc;
 use std::time::Duration;

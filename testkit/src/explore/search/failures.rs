@@ -26,7 +26,7 @@ pub(crate) struct Failures {
 }
 
 impl Default for Failures {
-    /// Creates the failures of a search that ends soon after its first failure.
+    /// Creates an empty list of failures, for a search that ends soon after its first failure.
     fn default() -> Self {
         Self {
             ends_soon: true,

@@ -89,7 +89,7 @@ pub(super) fn unobserved(trace: &[Step], early: &[Candidate], users: &Users) -> 
     early.iter().filter(hides).cloned().collect()
 }
 
-/// Returns the positions at which the steps of users begin.
+/// Returns the indexes in the trace at which the named steps of the scenario begin.
 fn steps(trace: &[Step]) -> Vec<usize> {
     let begins = trace.iter().enumerate().filter(|(_, it)| begins_step(it));
     begins.map(|(at, _)| at).collect()

@@ -234,7 +234,7 @@ fn another(item: &Value, key: &str) -> Value {
     }
 }
 
-/// Returns maps with one more entry, and with one entry less.
+/// Returns the map with an additional entry, and the map without its last entry.
 fn maps(schema: &Value, fields: &Map<String, Value>) -> Vec<Value> {
     let Some(values) = schema.get("additionalProperties").filter(|it| it.is_object()) else {
         return Vec::new();

@@ -12,8 +12,8 @@ use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
 use crate::registry::types::names::CEL_RESERVED;
 
-/// Maximum length of a concatenated list. kube-apiserver does not need this limit, because its lists share common
-/// parts.
+/// Maximum length of a concatenated list. kube-apiserver does not need this limit, because its concatenated lists refer
+/// to their operands instead of copying them.
 const ITEMS_MAX: usize = 2_000_000;
 
 pub(crate) fn is_binary(name: &str) -> bool {

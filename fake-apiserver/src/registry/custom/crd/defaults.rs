@@ -52,7 +52,7 @@ fn decode(node: &Structural, raw: &mut Map, in_metadata: bool) {
     }
 }
 
-/// The state of checking the defaults of one schema.
+/// Checks the defaults of one schema, and collects the errors.
 struct Checks {
     version: KubernetesVersion,
     errors: FieldErrors,

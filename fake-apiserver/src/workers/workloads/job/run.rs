@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         plan.create_and_tell(Resource::Pod, pod, Some(told));
     }
 
-    /// Sets the index of a Pod: as annotation, label, environment variable and host name.
+    /// Sets the completion index of a Pod in its annotation, its label, an environment variable and its host name.
     fn put_index(&self, pod: &mut Value, index: i64) {
         let job = self.job.name();
         pod["metadata"]["annotations"][INDEX] = index.to_string().into();
