@@ -97,7 +97,8 @@ impl<'a> Pair<'a> {
         all.iter().filter(is_due).cloned().collect()
     }
 
-    /// Same as `fields_of_one`, for objects in canonical form. Both sides must have the same number of objects.
+    /// Same as `fields_of_one`, for objects in canonical form. `right` must have as many objects as `left`, or more;
+    /// objects without a counterpart are ignored.
     pub(crate) fn fields_of_values(&self, resource: &str, left: Vec<Value>, right: Vec<Value>) -> Vec<Field> {
         let unmasked = |left: &Value, right: &Value| {
             let mut fields = Vec::new();
