@@ -118,7 +118,7 @@ impl Printer {
         self.out.len()
     }
 
-    /// Returns the maximum number of levels that were open at the same time, including those of [`Printer::new`].
+    /// Returns the maximum number of levels that were open at the same time, including the levels of [`Printer::new`].
     pub(crate) fn deepest(&self) -> usize {
         self.deepest
     }

@@ -60,7 +60,7 @@ impl Attributes<'_> {
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
     }
 
-    /// Returns the resource with its subresource, such as `pods/log`; only the resource if there is no subresource.
+    /// Returns the resource with its subresource, if any: `pods` or `pods/log`.
     fn combined_resource(&self) -> String {
         match self.subresource {
             "" => self.resource.to_owned(),

@@ -171,7 +171,7 @@ fn is_long_running(method: &Method, path: &str, query: &Query) -> bool {
     })
 }
 
-/// Returns the name in `fieldSelector=metadata.name=x`; empty if there is none.
+/// Returns the name in `fieldSelector=metadata.name=x`; empty for other selectors.
 pub(super) fn selected_name(query: &Query) -> String {
     let selector = query.get("fieldSelector").filter(|it| !it.is_empty());
     let selector = selector.and_then(|text| FieldSelector::parse(text).ok());

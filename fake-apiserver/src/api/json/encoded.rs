@@ -50,7 +50,7 @@ impl<M> Encoded<M> {
 }
 
 /// Returns the length in bytes and the depth of the object at the start of `text`. Returns `None` unless the object
-/// contains only objects, has the server's format, has no empty keys, and is at most `levels_max` levels deep.
+/// contains only objects, has the server's format, does not contain empty keys, and has at most `levels_max` levels.
 pub(crate) fn encoded_len(text: &str, levels_max: usize) -> Option<(usize, usize)> {
     let mut walk = Walk {
         text: text.as_bytes(),

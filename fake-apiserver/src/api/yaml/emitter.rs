@@ -28,7 +28,7 @@ impl Emitter {
         self.column > BEST_WIDTH
     }
 
-    /// Writes an indicator such as `-`. With `separate`, writes a space before the indicator if there is none.
+    /// Writes an indicator such as `-`. With `separate`, writes a space before the indicator if it is missing.
     pub(super) fn indicator(&mut self, sign: &str, separate: bool, is_indention: bool) {
         if separate && !self.whitespace {
             self.push(' ');
