@@ -1,5 +1,7 @@
 //! `Defaulter`: sets defaults in objects before they are stored.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -118,12 +120,14 @@ fn carried(raw: &Value, before: &Value, after: Value) -> Value {
 
 /// Returns `true` if a list contains an item of `before` at another position. A changed item is recognised by its name.
 fn are_moved(before: &[Value], after: &[Value]) -> bool {
-    let is_new = |at: usize, item: &Value| before.get(at) != Some(item);
+    // As strings, because the comparison of each item with each other item would be quadratic.
+    let new = after.iter().enumerate().filter(|(at, it)| before.get(*at) != Some(it));
+    let new: BTreeSet<String> = new.map(|(_, it)| it.to_string()).collect();
     let mut changed = before.iter().zip(after).filter(|(before, after)| before != after);
-    changed.any(|(old, new)| {
-        let names = (old["name"].as_str(), new["name"].as_str());
+    changed.any(|(old, changed)| {
+        let names = (old["name"].as_str(), changed["name"].as_str());
         let has_other_name = matches!(names, (Some(old), Some(new)) if old != new);
-        has_other_name || after.iter().enumerate().any(|(at, it)| it == old && is_new(at, it))
+        has_other_name || new.contains(&old.to_string())
     })
 }
 
