@@ -8,7 +8,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 
-/// Placeholder for `table::PrinterColumn`. It cannot be created, because columns are only parsed with the feature `serve`.
+/// Placeholder for `table::PrinterColumn`. It cannot be created: columns are only parsed with the feature `serve`.
 #[derive(Debug)]
 pub(crate) enum PrinterColumn {}
 
