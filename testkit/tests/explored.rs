@@ -286,7 +286,7 @@ fn scenario_without_requests_is_not_explored() {
 
 #[rstest]
 #[case::without_a_matching_request("pods", "matched no request: 409 Conflict on update pods")]
-#[case::on_an_unserved_resource("widgets.example.com", "no resource widgets.example.com is served")]
+#[case::on_an_unserved_resource("widgets.example.com", "the resource widgets.example.com is not served")]
 fn unused_fault_of_the_scenario_is_listed(#[case] resource: &'static str, #[case] said: &str) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.controller("operator", own_config_maps);

@@ -281,7 +281,10 @@ impl Routes {
         #[cfg(not(feature = "serve"))]
         let _ = gate;
         #[cfg(not(feature = "serve"))]
-        Err("webhooks over the network need the features serve and tls of the crate fake-apiserver".to_owned())
+        Err(
+            "calling webhooks over the network requires the features serve and tls of the crate fake-apiserver"
+                .to_owned(),
+        )
     }
 }
 

@@ -240,7 +240,7 @@ pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answe
     }
 }
 
-/// Negotiates the form of a failure.
+/// Chooses the encoding of an error response from the Accept header.
 pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     if is_plain(accept) {
         return ErrorForm::Json;

@@ -19,7 +19,7 @@ pub enum Unserved {
     #[error("{0}")]
     Never(String),
     /// The resource is not served yet, but a CustomResourceDefinition may add it.
-    #[error("no resource {0} is served; a custom resource must be defined first")]
+    #[error("the resource {0} is not served; create its CustomResourceDefinition first")]
     NotYet(String),
 }
 

@@ -59,7 +59,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails if the process has already ended.
+        // Ignore errors: nothing is left to stop.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

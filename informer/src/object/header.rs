@@ -363,7 +363,7 @@ mod tests {
                 "long ".repeat(40)
             ),
         ] {
-            let (header, whole) = Header::scan(text.as_bytes()).expect("the text has the usual form");
+            let (header, whole) = Header::scan(text.as_bytes()).expect("the text can be scanned");
             assert_eq!(whole, text);
             assert_eq!(header.key(), ObjectKey::new("b", "a"));
             assert_eq!(header.resource_version(), ResourceVersion::from("7"));

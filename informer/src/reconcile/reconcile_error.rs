@@ -104,9 +104,9 @@ impl fmt::Display for ReconcileError {
 ///     }
 /// }
 ///
-/// let err = ReconcileError::from(Failed(TerminalError::new("the spec names no image")));
+/// let err = ReconcileError::from(Failed(TerminalError::new("the spec does not specify an image")));
 /// assert!(err.is_terminal());
-/// assert_eq!(err.to_string(), "terminal error: rollout: the spec names no image");
+/// assert_eq!(err.to_string(), "terminal error: rollout: the spec does not specify an image");
 /// ```
 pub struct TerminalError(Mark);
 

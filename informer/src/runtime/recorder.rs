@@ -421,7 +421,7 @@ mod tests {
             let regarding = numbered(number);
             for _ in 0..3 {
                 recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
-                let (event, at) = writer.events.try_recv().expect("the request was recorded");
+                let (event, at) = writer.events.try_recv().expect("the event was queued");
                 writer.take(event, at, &mut first);
             }
         }

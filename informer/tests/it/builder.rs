@@ -57,7 +57,7 @@ fn text<R: ToString>(calls: &Calls<R>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_may_reconcile_and_own_metadata() {
+async fn controller_watches_primary_and_owned_types_as_metadata() {
     let process = Process::new();
     let builder = process.manager.controller("c").for_metadata::<ConfigMap>();
     let calls = process.run(builder.owns_metadata::<Secret>());

@@ -40,7 +40,7 @@ fn taken(calls: &Calls) -> Vec<(u64, String)> {
 
 #[rstest]
 #[tokio::test]
-async fn debounce_merges_changes_without_being_prolonged() {
+async fn debounce_merges_changes_and_is_not_extended_by_them() {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let manager = Manager::new(cluster.client());
     let builder = manager.controller("maps").for_::<ConfigMap>();

@@ -74,7 +74,7 @@ impl Ledger {
         shares
     }
 
-    /// Returns the number of keys that were reconciled since a time.
+    /// Returns the number of keys whose last reconcile was at or after a time.
     fn since(&self, instant: Instant) -> usize {
         self.book().done.values().filter(|(_, at)| *at >= instant).count()
     }

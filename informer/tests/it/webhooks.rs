@@ -623,7 +623,7 @@ fn admission_operations_have_kubernetes_names() {
 /// Explores faults for a type with versions, admission webhooks and a controller, including faults of the process that
 /// serves the webhooks, at each call of the defaulter.
 #[test]
-fn no_fault_loses_an_object_with_webhooks() {
+fn no_fault_loses_an_object_if_webhooks_are_installed() {
     let scenario = async |cluster: &TestCluster| {
         cluster.create(definition()).await;
         let call = cluster.point("default").of("operator");

@@ -56,7 +56,7 @@ async fn replica_sets(client: Client, is_fixed: bool, readjusts: bool) {
         readjusts,
     });
     let run = async {
-        // Like an informer, it starts when the cache contains the first list.
+        // As with an informer, the controller only starts once the cache contains the first list.
         if context.cache.wait_until_ready().await.is_err() {
             return;
         }

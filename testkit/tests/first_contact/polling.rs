@@ -151,7 +151,7 @@ async fn polling_controller_without_changes_settles(#[case] poll: Poll) {
 #[case::creating_core_events(Poll::CoreEvent)]
 #[case::writing_the_same_status(Poll::SameStatus)]
 #[case::publishing_and_writing_the_same_status(Poll::PublishAndSameStatus)]
-fn polling_controller_without_changes_is_explored(#[case] poll: Poll) {
+fn idle_polling_is_not_reported_as_nondeterminism(#[case] poll: Poll) {
     let report = explored(poll).run();
     assert_eq!(report.nondeterminism().len(), 0, "{report}");
     assert_eq!(report.notes(), [""; 0]);

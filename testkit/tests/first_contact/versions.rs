@@ -99,7 +99,7 @@ fn different_versions_of_one_object_are_not_reported(
 }
 
 #[test]
-fn earlier_version_of_an_object_is_reported() {
+fn copied_version_of_an_outdated_object_is_reported() {
     let second = "fail=500@copier:patch:configmaps:default/a#2";
     let report = copied("secretVersion", true).replay(second).report();
     let failure = report.failure().expect("the exploration fails");

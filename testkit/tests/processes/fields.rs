@@ -153,7 +153,7 @@ fn violated_checks_fail_with_a_description(#[case] check: &str, #[case] message:
 }
 
 #[test]
-fn checks_that_hold_pass() {
+fn satisfied_checks_do_not_fail_the_exploration() {
     let fields = format!(
         "{WEB}checks:
   - {{name: few, always: objects.size() <= 4, objects: configmaps, namespace: default}}

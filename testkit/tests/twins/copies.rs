@@ -194,7 +194,7 @@ async fn bucket(cloud: &External, event: Event<ConfigMap>, is_healthy: bool) -> 
     Ok(Action::await_change())
 }
 
-/// Takes or renews a Lease; returns `true` if it is held.
+/// Acquires or renews the Lease; returns `true` if this replica holds it.
 async fn lead(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
     let now = now();
     let spec = json!({

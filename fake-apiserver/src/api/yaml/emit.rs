@@ -23,8 +23,8 @@ pub(crate) fn to_string(value: &Value) -> String {
 }
 
 impl Emitter {
-    /// Writes a node inside a collection of this indentation (`None` at the root). `in_mapping` is set for the value of
-    /// a key.
+    /// Writes a node inside a collection with this indentation (`None` at the root). `in_mapping` is set for the value
+    /// of a key.
     fn node(&mut self, value: &Value, indent: Option<usize>, in_mapping: bool) {
         match value {
             Value::Object(map) if map.is_empty() => self.empty("{", "}"),

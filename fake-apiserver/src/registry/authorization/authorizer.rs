@@ -15,7 +15,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    /// Returns the authorizer of a different user, with the same Roles and bindings.
+    /// Returns an authorizer for another user, with the same Roles and bindings.
     pub(crate) fn of(&self, user: UserInfo) -> Self {
         Self {
             user: Arc::new(user),

@@ -86,7 +86,7 @@ pub(crate) trait Strategy: Sync + Send {
     fn canonicalize(&self, _object: &mut Object) {}
 
     /// Clears fields that a client may not set, and sets fields that the server controls, such as `status.phase`. For
-    /// kinds with the subresource, `status` has already been reset, unless `Facts::keeps_status_on_create` is set.
+    /// kinds with a status subresource, `status` has already been reset, unless `Facts::keeps_status_on_create` is set.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
 
     /// Checks the kind's rules for a single object. Its metadata has already been checked.

@@ -71,7 +71,7 @@ fn overlap(fields: &Map, set: &FieldSet<'_>) -> Result<Overlap, BadFields> {
         .map(|(overlap, _)| overlap)
 }
 
-/// Returns the fields as JSON. They are only printed if a client wrote them in a different form.
+/// Returns the fields as JSON text. Prints them only if they are not kept as encoded text.
 fn text(fields: &Map) -> Cow<'_, str> {
     match fields.encoded() {
         Some(encoded) => Cow::Borrowed(encoded.text()),

@@ -106,7 +106,7 @@ impl Builtins {
         Arc::new(Self::new(rows.into_iter()))
     }
 
-    /// Returns the row of a built-in resource in a different version, even if that version is not served.
+    /// Returns the row of a built-in resource in an API version, even if that version is off by default.
     fn in_version(version: KubernetesVersion, storage: &str, api_version: &str) -> Option<&'static Arc<Row>> {
         let is_it = |row: &&Arc<Row>| *row.storage == *storage && *row.api_version == *api_version;
         let by_default = Self::of(version).rows.iter().find(is_it);

@@ -500,8 +500,8 @@ impl Row {
         metadata_checks(&self.info.group, &self.info.resource, subresource)
     }
 
-    /// Returns the key of an object in etcd, without the prefix `/registry`, as printed in kube-apiserver's messages
-    /// (rule A7).
+    /// Returns the etcd key of an object without the prefix `/registry`. kube-apiserver prints it in messages, after
+    /// the prefix except in a dry run (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {

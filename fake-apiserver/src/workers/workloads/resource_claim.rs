@@ -138,7 +138,7 @@ fn is_of(claim: &Object, pod: &Object) -> bool {
     controller_of(claim).is_some_and(|(_, _, uid)| uid == pod.uid())
 }
 
-/// Creates the claim of an entry from its template.
+/// Plans the creation of the ResourceClaim for an entry of `spec.resourceClaims`, from the template of the entry.
 fn generate(pod: &Object, entry: &Cursor<'_>, sees: &Sees<'_>, plan: &mut Plan) {
     let (name, template) = (entry.text("name"), entry.text("resourceClaimTemplateName"));
     let Some(from) = sees

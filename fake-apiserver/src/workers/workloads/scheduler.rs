@@ -220,7 +220,7 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
     Ok(bound)
 }
 
-/// Plans to write the reason why the Pod is unschedulable into its status.
+/// Adds a write of the condition `PodScheduled=False` to the plan, with the reason why the Pod is unschedulable.
 fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     let current = condition(pod, "PodScheduled");
     if current

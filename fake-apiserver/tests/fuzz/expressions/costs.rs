@@ -104,7 +104,8 @@ fn unused_optional_old_self_is_refused() {
     );
 }
 
-/// Returns a CRD with rules that are cheap according to the bounds in the schema, but expensive for large objects.
+/// Returns the requests that create a CRD with these rules. The bounds in the schema keep the estimated cost low, but
+/// the rules are expensive for large objects.
 fn dear_at_run_time(rules: Value) -> Vec<Ask> {
     let mut spec = spec(rules);
     spec["properties"]["l"]["maxItems"] = json!(800);

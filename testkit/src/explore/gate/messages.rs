@@ -155,7 +155,7 @@ struct Item<'a> {
     metadata: Metadata<'a>,
 }
 
-/// Metadata of an object or a list. Owners are not read from the items of lists and the objects of events.
+/// Metadata of an object or a list. Owners are not read from list items or from the objects of events.
 #[derive(Default, Deserialize)]
 #[serde(
     rename_all = "camelCase",

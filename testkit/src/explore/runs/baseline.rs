@@ -132,7 +132,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         generated: Generated::of(&first.end, &other.end, &mask, &config.ignored),
         outcome: first,
         mask,
-        // Empty, because skipped steps change the number of settled steps.
+        // Empty, because milestones are matched by their number, which changes if steps are skipped.
         milestones: Arc::default(),
     })
 }

@@ -150,8 +150,8 @@ pub(crate) fn candidates(
             may_be_late: late.may_be_late(&step.client, request),
             changes: users.changes(request.base(), scenario_step),
         };
-        // In virtual time there is enough time to try repetitions later. In real time, messages of different steps are
-        // not repetitions of each other.
+        // In virtual time, a message of a later step counts as a repetition, whose faults are tried last. In real time
+        // the search may not get that far, so a message can only repeat messages of the same step.
         let class = match timing.is_real {
             true => (step.class(), written(step), scenario_step),
             false => (step.class(), String::new(), 0),

@@ -77,7 +77,7 @@ fn shortened(config: &Config, world: &World, reference: &Arc<Reference>, plan: &
     })
 }
 
-/// Returns the first change of a plan that the schema does not permit.
+/// Returns an error message for the first change of a plan that the schema or the object does not permit.
 fn unknown_change(plan: &Plan, config: &Config) -> Option<String> {
     let is_known = |name: &String| config.spec.as_ref().is_some_and(|it| it.has(name));
     let unknown = plan.changes.iter().find(|it| !is_known(it))?;

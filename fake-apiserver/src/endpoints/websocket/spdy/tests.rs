@@ -14,7 +14,7 @@ fn frames() -> [&'static str; 3] {
     frames.try_into().expect("the text has three frames")
 }
 
-/// The replies to these frames: stored blocks without headers.
+/// The replies to `FRAMES`: SYN_REPLY frames with empty header blocks, in stored (uncompressed) deflate blocks.
 const REPLIES: &str = "8003000200000014000000017801000400fbff00000000000000ffff\
                        800300020000001200000003000400fbff00000000000000ffff";
 

@@ -129,8 +129,8 @@ fn check_type(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     }
 }
 
-/// Checks the schemas of `kind`, `apiVersion` and `metadata` in a complete object. These fields are declared
-/// implicitly, and schemas may only restrict them slightly.
+/// Checks the schemas of `kind`, `apiVersion` and `metadata` of the root or of an embedded resource. These fields are
+/// declared implicitly, and schemas may only restrict them slightly.
 fn check_metadata(node: &Cursor<'_>, level: Level, errors: &mut Found) {
     let is_object = level == Level::Root || node.is_true("x-kubernetes-embedded-resource");
     for name in ["kind", "apiVersion"] {

@@ -46,7 +46,9 @@ impl Run<'_> {
         for node in nodes {
             self.steps += 1;
             if self.steps > STEPS_MAX || self.text.len() > BYTES_MAX {
-                return Err("the template takes too long".to_owned());
+                return Err(format!(
+                    "the template exceeds {STEPS_MAX} nodes or {BYTES_MAX} bytes of output"
+                ));
             }
             flow = self.step(node, dot)?;
             if flow != Flow::Next {
