@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Limits on waiting and on requests. All times are virtual.
+/// Limits on waiting and on requests. Times are virtual, except on a real API server and for controllers that are
+/// processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Quiet time after which `settle` returns. Slightly longer than five seconds, so that the usual retry after five

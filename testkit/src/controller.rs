@@ -231,7 +231,7 @@ impl Running {
     /// # async fn main() {
     /// let cluster = TestCluster::start();
     /// let operator = cluster.controller("operator", |client| async move {
-    ///     // It cannot begin before its settings are there.
+    ///     // It cannot start before its settings exist.
     ///     kube::Api::<ConfigMap>::default_namespaced(client).get("settings").await.expect("the settings exist");
     ///     std::future::pending::<()>().await
     /// });
@@ -345,7 +345,7 @@ impl Restarts {
 }
 
 impl Controllers {
-    /// Returns the instant of the last pending restart.
+    /// Returns the time of the last pending restart among all controllers.
     pub(crate) fn next_start(&self) -> Option<Instant> {
         let controllers = lock(&self.0);
         controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()

@@ -211,7 +211,7 @@ impl TestCluster {
     }
 }
 
-/// Returns `true` if a request of a controller changed something after `revision`, or attempted to.
+/// Returns `true` if a write of a controller or worker has changed something after `revision`, or has failed.
 fn counts(request: &RecordedRequest, revision: u64) -> bool {
     if !request.is_write() || *request.client == *TEST_CLIENT || request.is_for("leases") {
         return false;

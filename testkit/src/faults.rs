@@ -6,13 +6,13 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let cluster = TestCluster::start();
-//! // The second update of a ConfigMap in the namespace `shop` meets a newer version.
+//! // The second update of a ConfigMap in the namespace `shop` fails with a conflict.
 //! let conflict = cluster.inject(faults::conflict().on(Verb::Update, "configmaps").namespace("shop").nth(2));
-//! // For the rest of the test, every third party is slow.
+//! // For the rest of the test, requests of the client `dashboard` are delayed by three seconds.
 //! cluster.inject(faults::delay(std::time::Duration::from_secs(3)).client("dashboard")).forget();
 //! // … run the controller …
 //! assert_eq!(conflict.hits(), 0, "nothing was updated");
-//! drop(conflict); // from here on updates are as they were
+//! drop(conflict); // ends the fault
 //! # }
 //! ```
 //!

@@ -15,8 +15,8 @@ const LOOKED_AT: usize = 4_000;
 
 impl TestCluster {
     /// Returns lines for the message of a failed assertion about an object: its last write, and the requests that the
-    /// receiver of its last event has sent since. Empty if the journal does not contain messages of controllers, on a
-    /// real server, and while a condition is evaluated, because the condition may fail many times before it holds.
+    /// receiver of its last event has sent since. Empty if the journal does not contain messages of controllers, if the
+    /// server is real, or while a condition is evaluated, because the condition may fail many times before it holds.
     pub(crate) fn history_of(&self, id: &ObjectId) -> String {
         let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
             return String::new();

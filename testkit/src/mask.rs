@@ -110,7 +110,8 @@ impl Mask {
     }
 }
 
-/// Replaces list indexes by `*`: `spec.containers.0.image` → `spec.containers.*.image`.
+/// Replaces list indexes by `*`: `spec.containers.0.image` → `spec.containers.*.image`. Keys of maps that only consist
+/// of digits are replaced as well.
 pub(crate) fn general(path: &str) -> String {
     let steps = path.split('.').map(|it| {
         if it.bytes().all(|it| it.is_ascii_digit()) {

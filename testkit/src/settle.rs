@@ -61,8 +61,9 @@ impl TestCluster {
     ///
     /// Returns after 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) in which no object has
     /// changed, no watcher has received anything except for bookmarks, and no request has failed, except for reads of
-    /// missing objects. It waits for retries within that time, but not for long timers, such as a requeue after five
-    /// minutes or the end of a watch. Polling is permitted: reads, writes that change nothing, Leases, Events and
+    /// missing objects and requests for features that the server does not support (501). It waits for retries within
+    /// that time, but not for long timers, such as a requeue after five minutes or the end of a watch. Polling is
+    /// permitted: reads, writes that change nothing, Leases, Events and
     /// [ignored fields](crate::TestClusterBuilder::ignore) do not count as work. Events count as work if the test
     /// [enables this](crate::TestClusterBuilder::count_events).
     ///
@@ -207,8 +208,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns the time until which further changes are expected: the end of the faults, or the next restart of a
-    /// controller.
+    /// Returns the time until which further changes are expected: the end of the faults or the last pending restart of
+    /// a controller, whichever is later.
     fn goes_on_until(&self) -> Option<Instant> {
         let windows_end = self.hooks.as_ref().and_then(|hooks| hooks.settles_at());
         windows_end.max(self.controllers.next_start())

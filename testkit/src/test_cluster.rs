@@ -28,8 +28,8 @@ use crate::target::ToObject;
 use crate::virtual_clock;
 use crate::work::Work;
 
-/// `User-Agent` of the test's own requests. Only faults restricted to this client affect it, and
-/// [`TestCluster::requests`] excludes it.
+/// `User-Agent` of the test's own requests. Only faults restricted to this client affect these requests, and
+/// [`TestCluster::requests`] excludes them.
 pub(crate) const TEST_CLIENT: &str = "testkit";
 
 /// A cluster for one test. See the [crate](crate) for a complete test.

@@ -56,7 +56,7 @@ pub(crate) const fn is_available(has_machine_clock: bool) -> bool {
     cfg!(target_os = "linux") && !has_machine_clock
 }
 
-/// Reads a real clock of the machine.
+/// Calls `read` while the clocks of this thread are real.
 pub(crate) fn of_the_machine<T>(read: impl FnOnce() -> T) -> T {
     let clocks = CLOCKS.take();
     let time = read();

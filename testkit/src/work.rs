@@ -11,7 +11,7 @@ use crate::mask::Mask;
 /// Maximum number of newest changes that are examined for fields that keep changing.
 const LOOKED_AT: usize = 20;
 
-/// Minimum number of changes from which fields are reported as changing repeatedly.
+/// Minimum number of changes for which the changing fields are reported.
 const HABIT: usize = 5;
 
 /// Maximum number of fields that are listed as repeatedly changing.

@@ -8,7 +8,7 @@
 //! let cluster = TestCluster::start();
 //! cluster.create(config_map("settings").data("mode", "fast")).await;
 //! let before = cluster.snapshot();
-//! let twin = cluster.fork(); // a second cluster with the same state
+//! let twin = cluster.fork(); // another cluster with the same state
 //!
 //! cluster.patch(config_map("settings"), serde_json::json!({"data": {"mode": "slow"}})).await;
 //! assert_eq!(

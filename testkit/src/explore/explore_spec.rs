@@ -56,7 +56,7 @@ use crate::test_cluster::{Cause, TestCluster};
 /// #     Controller::new(Api::<Page>::all(client.clone()), watcher::Config::default())
 /// #         .run(reconcile, on_error, Arc::new(client)).for_each(|_| async {}).await
 /// # }
-/// /// Its merge patch takes nothing away.
+/// /// Its merge patch does not remove entries.
 /// async fn reconcile(page: Arc<Page>, client: Arc<Client>) -> Result<Action, kube::Error> {
 ///     let mut data = json!({"title": page.spec.title});
 ///     if let Some(footer) = &page.spec.footer {
@@ -94,7 +94,8 @@ pub fn explore_spec<K: CustomResourceExt>(
 ///
 /// # Panics
 ///
-/// If the definition cannot be serialized as JSON, or does not contain a schema for the version of the object.
+/// If the definition cannot be serialized as JSON, has no `apiVersion` or `kind`, or does not contain a schema for the
+/// version of the object.
 pub fn explore_spec_of(
     definition: &impl Serialize,
     object: impl ToObject,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::virtual_clock::of_the_machine;
 
-/// A real clock. The results of runs in virtual time do not depend on it.
+/// Start of a measurement of real time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock(std::time::Instant);
 

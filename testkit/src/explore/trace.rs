@@ -33,7 +33,7 @@ pub(crate) enum What {
         resource: String,
         object: String,
         revision: u64,
-        /// Time of delivery, if it was delayed.
+        /// Time at which the client received the event.
         told: Delivery,
     },
     /// A call to a system outside of the API, named by the scenario.

@@ -86,7 +86,7 @@ pub(crate) struct State {
     pub(crate) late: Option<Duration>,
     /// The latest instant of virtual time at which a message occurred, and the number of messages at this instant.
     at_instant: (Option<Instant>, u64),
-    /// Number of pages of a list that a client has not read yet, by client and resource.
+    /// Number of lists with pages that a client has not read yet, by client and resource.
     pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
     /// State of the cluster at each return of `settle`.
     pub(crate) milestones: Vec<Milestone>,
@@ -185,7 +185,7 @@ impl Gate {
         }
     }
 
-    /// Returns the number of steps in the trace so far.
+    /// Returns the number of steps in the trace so far, or `usize::MAX` while the state is locked.
     pub(crate) fn place(&self) -> usize {
         // Output written while the state is locked belongs to the step that is being recorded.
         self.state.try_lock().map_or(usize::MAX, |it| it.trace.len())
@@ -479,7 +479,7 @@ impl Gate {
         self.state().lagging.insert(key, Instant::now() + time);
     }
 
-    /// Returns the time until which a new watch of a resource is silent.
+    /// Removes and returns the time until which the next watch of a resource is silent.
     pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
         let mut state = self.state();
         if state.lagging.is_empty() {

@@ -46,7 +46,8 @@ impl Life {
         }
     }
 
-    /// Ends the run of the controller: events are no longer delivered, and requests are ignored.
+    /// Ends the run of the controller: events and responses are no longer delivered, and new requests do not reach the
+    /// server.
     pub(crate) fn end(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
     }

@@ -104,8 +104,8 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Gate {
-    /// Records the objects in a response as the client's observations. If `page` is `None`, the client does not receive
-    /// the response.
+    /// Records a response: the object that a write changed, and the objects that the client observes. If `page` is
+    /// `None`, the client does not receive the response and observes nothing.
     pub(crate) fn answered(&self, life: &Life, answer: Answer<'_>, page: Option<Page>) {
         let Answer {
             about, index, deletion, ..

@@ -49,8 +49,8 @@ impl Gate {
         page
     }
 
-    /// Records the number of pages that a client has not read yet. A list with a limit of one only checks for
-    /// existence, so it is not recorded.
+    /// Counts the lists with pages that a client has not read yet. A list with a limit of one only checks for
+    /// existence, so it is not counted.
     pub(crate) fn paged(&self, life: &Life, about: &Request, page: Page, go_on: &str) {
         if about.verb != Verb::List || page.limit <= 1 {
             return;

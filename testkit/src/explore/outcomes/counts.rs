@@ -1,5 +1,5 @@
 //! Records of failures in the status of an object, such as `status.failedAttempts` and `status.lastErrorTime`. They
-//! are absent in the reference, and faults may add them.
+//! are zero or absent in the reference, and faults may increase or add them.
 
 use std::sync::Arc;
 

@@ -89,7 +89,7 @@ fn owns(fields: &Value, value: &Value, steps: &[&str]) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     let [step, rest @ ..] = steps else { return true };
     if fields.is_empty() {
-        // A list or a map can be owned as a whole (`.`).
+        // The manager owns the whole field, such as a string or an atomic list.
         return true;
     }
     let Some(place) = step.parse::<usize>().ok().filter(|_| value.is_array()) else {

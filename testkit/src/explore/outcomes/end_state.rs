@@ -201,7 +201,7 @@ impl EndState {
     }
 
     /// Returns the newest object of each series of objects with a time in their names, with the number of objects of
-    /// the series. Only contains objects that were created in the run.
+    /// the series. Only contains objects that the run wrote.
     pub(crate) fn newest_of_series(&self) -> BTreeMap<String, usize> {
         let newest = self.objects.values().filter_map(|all| {
             let newest = newest(all).filter(|it| !it.is_untouched && has_time_in_name(&it.object))?;
@@ -413,8 +413,8 @@ impl EndState {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the objects of one key without garbage. Garbage of one run is kept if the other run does not have the
-    /// object, so that an object that is in use but has lost its owner is reported as an orphan.
+    /// Returns the objects of one key without garbage. Garbage of one run is kept if the object is not garbage in the
+    /// other run, so that an object that has lost its owner in only one run is reported as an orphan.
     fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
         let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
         let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));

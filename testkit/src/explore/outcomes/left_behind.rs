@@ -11,8 +11,8 @@ use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
 
 /// Describes an object, or a key of an external system, that exists in the reference but not in the other run, if it
-/// was created for an object that no longer exists. `end` is the state of the reference, and `trace` contains its
-/// writes.
+/// was created for an object that no longer exists. `end` is the state of the reference. `trace` is the trace in which
+/// the writer of the object is looked up.
 pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
     let gone = |owner: &StoredObject| {
         let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());

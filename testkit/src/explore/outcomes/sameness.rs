@@ -48,7 +48,7 @@ enum Part<'a> {
     Own(&'a [u8]),
     /// The uid of an owner.
     Owner(&'a str),
-    /// Input in a form that stored objects do not have.
+    /// Bytes that do not have the form of a stored object.
     Unclear,
 }
 

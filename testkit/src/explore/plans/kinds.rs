@@ -26,15 +26,16 @@ pub const fn errors() -> Faults {
 
 /// Disturbs watches: holds them for 1 or 12 s, ends them, keeps them silent for a minute until the connection breaks,
 /// expires them with 410 so that the client must list again, with or without a preceding silence, and delivers an event
-/// twice. Bookmarks are omitted; only the bookmark at the end of the initial state is delayed instead. Lists and reads
-/// of one object that allow it (`resourceVersion=0`) return an older state.
+/// twice. Bookmarks are omitted, except for the bookmark at the end of the initial state, which is delayed for 12 s or
+/// lost because the connection breaks. Lists and reads of one object that allow it (`resourceVersion=0`) return an
+/// older state.
 pub const fn stale_watches() -> Faults {
     Faults(4)
 }
 
 /// Reorders messages: holds a request or an event for 1 ms, during which all other pending messages are delivered, or
-/// holds a request for 1 s, or the start of a watch for 12 s. Requests of the server's own workers are delayed by 1 or
-/// 12 s. A write may also reach the server 20 s after its connection broke.
+/// holds a request or a call to a system outside of the API for 1 s, or the start of a watch for 12 s. Requests of the
+/// server's own workers are delayed by 1 or 12 s. A write may also reach the server 20 s after its connection broke.
 pub const fn delays() -> Faults {
     Faults(8)
 }

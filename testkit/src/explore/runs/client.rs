@@ -234,7 +234,7 @@ async fn before(
     Ok(lagging)
 }
 
-/// Returns the code and the body of a failure, in the format of a server.
+/// Returns the code and the body of an error response, in the format of kube-apiserver.
 fn failure(code: u16) -> (u16, Bytes) {
     let status = match code {
         410 => Status::expired("The resourceVersion for the provided watch is too old."),

@@ -158,8 +158,8 @@ pub(crate) enum Role {
     Other,
     /// The reference with a pause at each settled step, to find steps after which the state still changes.
     Waiting,
-    /// The reference, continued after its end until nothing changes any more; `OtherResting` differs from it like
-    /// `Other` from `Usual`.
+    /// The reference, continued after its end so that its timers fire. `OtherResting` differs from it as `Other`
+    /// differs from `Usual`.
     Resting,
     OtherResting,
     /// The reference, continued after its end for as long as it took, but at least for an hour.

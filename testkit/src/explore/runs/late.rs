@@ -28,8 +28,8 @@ pub(crate) fn arrive_late(
     // The task ends with the runtime of the run.
     tokio::spawn(async move {
         sleep(time).await;
-        // A write that would create the object is dropped, because everything that belongs to the object may have been
-        // deleted.
+        // A write to a missing object is dropped. An update or an apply might create the object, although everything
+        // that belongs to it may have been deleted.
         if harness.gate.stored(&about).is_none() {
             return;
         }

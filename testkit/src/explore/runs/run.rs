@@ -353,8 +353,8 @@ impl Run<'_> {
         }
     }
 
-    /// Advances the time after the end of the run until nothing changes any more. Returns the new state if it differs
-    /// from `end`; `None` if it is the same, or if it still changes.
+    /// Advances the time by `within` after the end of the run. Returns the new state if it differs from `end` and then
+    /// stays unchanged for a quarter of an hour; otherwise `None`.
     async fn rested(&self, end: &EndState) -> Option<EndState> {
         sleep(self.config.within).await;
         let mask = Mask::of(&self.config.work.ignored);

@@ -28,7 +28,7 @@ pub(crate) struct GatedWatch {
     /// Lines to deliver unless the watch is held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
-    /// Set if the watch was held and is now delivering the events that arrived in the meantime.
+    /// Set if the watch was held and is now delivering the lines that it had read before.
     is_late: bool,
     is_ended: bool,
     /// Set if the watch ends with a broken connection.
@@ -39,7 +39,7 @@ pub(crate) struct GatedWatch {
 struct Told {
     line: Bytes,
     shown: Shown,
-    /// Index of the step in the trace.
+    /// Index of the step in the trace; `None` for errors and for the additional copy of an event.
     index: Option<usize>,
 }
 

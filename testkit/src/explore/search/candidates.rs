@@ -60,8 +60,8 @@ impl Candidate {
     }
 }
 
-/// Returns a variant of each long fault (`is_early`) in which the test does not wait until the fault has ended, so its
-/// next step happens during the fault.
+/// Returns the early variant (`is_early`) of each long fault. In this variant, the test does not wait until the fault
+/// has ended, so the next step of the test happens during the fault.
 pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     let long = timing.window(LONG.time());
     let lasting = singles.iter().filter_map(|it| {

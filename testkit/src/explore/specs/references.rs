@@ -58,7 +58,6 @@ impl Referenced {
             .await;
     }
 
-    /// Creates the object.
     pub(crate) async fn create(&self, cluster: &TestCluster) {
         let mut value = self.value.clone();
         if let Some(metadata) = value["metadata"].as_object_mut() {

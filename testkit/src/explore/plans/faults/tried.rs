@@ -35,7 +35,7 @@ pub(crate) struct Tried {
     pub(crate) calls: &'static [Try],
     /// Requests of the server's own workers.
     pub(crate) workers: &'static [Try],
-    /// Faults that apply from the beginning of a run.
+    /// Faults that are not tied to a message: variants of a whole run, and restarts after all work has been done.
     pub(crate) whole: fn(&[Step], &[Arc<str>]) -> Vec<Whole>,
 }
 
@@ -93,7 +93,7 @@ impl Try {
     }
 }
 
-/// A fault that applies from the beginning of a run.
+/// A fault that is not tied to a message.
 pub(crate) struct Whole {
     pub(crate) rank: u8,
     /// Index of a step in the trace, which determines the order among the tried faults.
