@@ -69,7 +69,7 @@ fn has_ended(condition: &Value) -> bool {
 }
 
 /// Returns the records of failures if all differences are such records; otherwise an empty list. A string is only a
-/// record together with a number of the same object, because a string alone may be an outdated status.
+/// record together with a number of the same object; without a number, it may be an outdated status.
 pub(super) fn only_counts(differences: &[Difference]) -> Vec<Count> {
     let counts: Option<Vec<Count>> = differences.iter().map(Count::of).collect();
     let counts = counts.unwrap_or_default();

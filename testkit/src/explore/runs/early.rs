@@ -1,5 +1,5 @@
-//! Early end of waits in real time. If a run has reached the state that the reference has at the end of the same wait,
-//! after at least as many messages, the wait ends before the cluster has been quiet for the usual time.
+//! Early end of waits in real time. A wait ends before the cluster has been quiet for the usual time if the run has
+//! reached the state that the reference has at the end of the same wait, with at least as many messages.
 
 use std::time::Duration;
 

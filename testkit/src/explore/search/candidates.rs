@@ -319,7 +319,7 @@ fn moment(trace: &[Step], at: usize, action: Action, timing: Timing) -> (Duratio
     let time = |step: &Step| if timing.is_real { Duration::ZERO } else { step.at };
     match (action.is_crash_after(), next) {
         (true, Some(next)) => (time(next), next.truth, calls + usize::from(is_call(&&trace[at]))),
-        // This makes the identifier unique.
+        // The index makes the moment unique, so that the crash is tried.
         (true, None) => (time(&trace[at]), trace[at].truth, usize::MAX - at),
         (false, _) => (time(&trace[at]), trace[at].truth, calls),
     }

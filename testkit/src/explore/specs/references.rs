@@ -32,8 +32,8 @@ pub(crate) struct Referenced {
 }
 
 impl Referenced {
-    /// Finds the objects in the namespace of `object`, and cluster-scoped objects, whose names are values in its spec.
-    /// Excludes the name `default` and the resources in `NOT_MEANT`.
+    /// Finds the objects with names that are values in the spec of `object`: objects in its namespace, and
+    /// cluster-scoped objects. Excludes the name `default` and the resources in `NOT_MEANT`.
     pub(crate) fn of(cluster: &TestCluster, object: &Value) -> Vec<Self> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let mut texts = Vec::new();

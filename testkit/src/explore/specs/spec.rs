@@ -1,4 +1,4 @@
-//! `Spec`: the object whose spec is explored, and the changes that its schema permits.
+//! `Spec`: the explored object, and the changes of its spec that the schema permits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,7 +11,7 @@ use crate::explore::outcomes::{EndState, Reference};
 /// The change that restores the initial spec.
 pub(crate) const BACK: &str = "the spec back to its initial value";
 
-/// The object whose spec is explored, the changes to try, and cached reference runs.
+/// The explored object, the changes of its spec to try, and cached reference runs.
 pub(crate) struct Spec {
     pub(crate) object: Value,
     pub(crate) changes: Vec<Change>,

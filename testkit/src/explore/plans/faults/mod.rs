@@ -1,5 +1,6 @@
 //! Faults. The file of a fault contains its word in replay strings, the messages at which it is tried, its effects, and
-//! its description. `fault.rs` lists all faults. Of the other modules of explorations, this module only uses the trace.
+//! its description. `fault.rs` lists all faults. This module does not depend on other modules of explorations, except
+//! for `trace.rs`.
 
 mod fault;
 mod row;
