@@ -15,9 +15,9 @@
 //!     match maps.create(&Default::default(), map).await {
 //!         Ok(_) => Ok(Action::await_change()),
 //!         Err(err) if errors::is_already_exists(&err) => Ok(Action::await_change()),
-//!         // A retry does not change what the server refuses.
+//!         // The server would refuse a retry as well.
 //!         Err(err) if errors::is_invalid(&err) => Err(ReconcileError::terminal(err)),
-//!         // An administrator has to act; look again later.
+//!         // An administrator has to grant the permission; try again later.
 //!         Err(err) if errors::is_forbidden(&err) => Ok(Action::requeue(Duration::from_secs(600))),
 //!         Err(err) => Err(err.into()),
 //!     }

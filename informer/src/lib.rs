@@ -8,18 +8,18 @@
 //! use informer::runtime::{Manager, as_reconciler};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
-//! /// What `main` runs with a client of its cluster.
+//! /// Called by `main` with a client for the cluster.
 //! async fn run(client: kube::Client) -> Result<(), informer::Error> {
 //!     let manager = Manager::new(client);
 //!     let maps = as_reconciler(manager.lister(), reconcile);
 //!     manager.controller("maps").for_::<ConfigMap>().complete(maps)?;
-//!     manager.run(std::future::pending()).await // until this is ready; then everything stops in order
+//!     manager.run(std::future::pending()).await // stops all parts in order when the future completes
 //! }
 //!
-//! /// Called when a ConfigMap is there and when it changes, with what the cache has.
+//! /// Called with the cached state of each existing ConfigMap, and again after each change.
 //! async fn reconcile(map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
 //!     println!("{:?} has the labels {:?}", map.metadata.name, map.metadata.labels);
-//!     Ok(Action::await_change()) // an error is tried again after a pause, which grows
+//!     Ok(Action::await_change()) // an error would be retried, with increasing delays
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -171,7 +171,8 @@ pub struct SharedInformerFactoryBuilder {
 
 impl SharedInformerFactoryBuilder {
     /// Sets options for the informer of one type. `K`, `PartialObjectMeta<K>` and `DynamicObject` are separate types;
-    /// options for `DynamicObject` apply to all informers from [`SharedInformerFactory::dynamic`].
+    /// options for `DynamicObject` apply to all informers from [`SharedInformerFactory::dynamic`] and
+    /// [`SharedInformerFactory::dynamic_of_cluster`].
     ///
     /// # Errors
     ///

@@ -28,8 +28,8 @@ const REMEMBERED: usize = 16_384;
 ///
 /// let source = FakeSource::new();
 /// source.add(serde_json::json!({"metadata": {"name": "a", "namespace": "shop"}})); // version 1
-/// source.delete_unseen("shop", "a"); // watches see no event: only a new list shows that it is gone
-/// source.reset_watches(); // all watches end, and what was before is forgotten
+/// source.delete_unseen("shop", "a"); // watches receive no event; only a new list shows the deletion
+/// source.reset_watches(); // ends all watches and clears the history
 /// ```
 #[derive(Clone, Default)]
 pub struct FakeSource {

@@ -24,7 +24,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 ///
 /// let maps = Indexer::<ConfigMap>::new();
 /// maps.insert(CachedObject::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
-/// // An index that is added later has what is there already.
+/// // A new index contains the existing objects.
 /// maps.add_index(IndexFn::new("color", |map: &CachedObject<ConfigMap>|
 /// map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
 ///

@@ -31,8 +31,9 @@ pub enum HandlerQueue {
     #[default]
     Unbounded,
     /// Once this number of events are pending, merges further events of the same object. The handler may skip
-    /// intermediate states, but receives the last state of each object and its deletion. At most this number of events
-    /// plus two per object are pending.
+    /// intermediate states, but receives the last state of each object and its deletion. Usually, at most this number
+    /// of events plus two per object are pending. There may be more while a resync is pending, because events before
+    /// and after a resync are not merged with each other.
     Coalescing(usize),
 }
 

@@ -61,7 +61,7 @@ impl<K: Cacheable> AnyObject for CachedObject<K> {
 /// ```
 /// use informer::handler::AnyEvent;
 ///
-/// /// Nothing of what is paused.
+/// /// Returns `false` for events of paused objects.
 /// fn is_active(event: &AnyEvent<'_>) -> bool {
 ///     event.object().annotation("example.com/paused").is_none()
 /// }

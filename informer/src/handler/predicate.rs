@@ -4,7 +4,7 @@
 //! use informer::handler::{Predicate, predicates};
 //! use k8s_openapi::api::core::v1::Pod;
 //!
-//! // What changes the desired state, or says that the object is gone, but nothing that only touches the status.
+//! // Drops updates that change neither the spec nor the labels, such as updates of the status.
 //! let predicate = Predicate::<Pod>::or(predicates::generation_changed(), predicates::labels_changed());
 //! # let _ = predicate;
 //! ```

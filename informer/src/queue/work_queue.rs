@@ -48,13 +48,13 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// let queue = WorkQueue::new();
 /// queue.add("a");
 /// queue.add("b");
-/// queue.add("a"); // it is there already
+/// queue.add("a"); // no effect, because "a" is already queued
 ///
 /// let work = queue.get().await.expect("the queue is not shut down");
 /// assert_eq!(*work, "a");
-/// queue.add("a"); // a worker has it: it comes again when that is done
+/// queue.add("a"); // a worker is processing "a", so it is returned again when the worker is done
 /// assert_eq!(queue.get().await.as_deref(), Some(&"b"));
-/// drop(work); //     this is client-go's Done
+/// drop(work); // corresponds to client-go's `Done`
 /// assert_eq!(queue.get().await.as_deref(), Some(&"a"));
 ///
 /// queue.shut_down();
@@ -250,7 +250,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Waits for the next key. Returns `None` after a shutdown; without priorities, all ready keys are returned first.
     /// Other callers do not receive the key until the [`WorkItem`] is dropped.
     ///
-    /// The caller that has waited longest receives the next key. Dropping the future at any time does not lose keys.
+    /// A new key wakes the caller that has waited longest. Dropping the future at any time does not lose keys.
     pub async fn get(&self) -> Option<WorkItem<T>> {
         // Yield from time to time, so that other tasks can run even if this worker always finds a key.
         tokio::task::coop::consume_budget().await;

@@ -94,9 +94,8 @@ impl Caches {
     }
 }
 
-/// The writes of each key that the caches have not received yet. The number of entries is limited by the number of keys
-/// with such writes and the number of writes in a reconcile. An entry is removed within ten seconds after the caches
-/// have received its writes.
+/// The writes of each key that the caches have not received yet. There is at most one entry for each key; it contains
+/// writes of the last reconcile. An entry is removed within ten seconds after the caches have received its writes.
 pub(crate) struct Gate<R> {
     /// Set once a cache has been added. Before that, writes are not recorded.
     has_caches: AtomicBool,

@@ -91,7 +91,7 @@ impl fmt::Display for ReconcileError {
 /// ```
 /// use informer::reconcile::{ReconcileError, TerminalError};
 ///
-/// /// An error of the caller's own.
+/// /// A custom error type.
 /// #[derive(Debug)]
 /// struct Failed(TerminalError);
 /// # impl std::fmt::Display for Failed {

@@ -16,7 +16,8 @@ pub struct Request<R = ObjectKey> {
     /// The key, usually of an object. If the object no longer exists, the reconciler should clean up the object's
     /// resources.
     pub key: R,
-    /// Number of failures of the key since its last success.
+    /// Number of failures of the key since its last success, as recorded by the rate limiter. Terminal errors are not
+    /// counted.
     pub failures: u32,
     /// Priority of the key in the queue. Requeued keys keep it.
     pub priority: i32,

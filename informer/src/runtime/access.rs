@@ -17,7 +17,7 @@ use crate::Error;
 /// Cache durations of permissions and of refusals. The first is controller-runtime's cache duration for token reviews.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
-/// Maximum number of cached decisions. All decisions are dropped before another one is added.
+/// Maximum number of cached decisions. If it is reached, all decisions are dropped before the next one is added.
 const ANSWERS: usize = 1024;
 
 /// Time limit for the API server's decision.

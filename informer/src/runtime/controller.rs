@@ -46,7 +46,7 @@ use crate::{Error, ObjectKey, spans};
 ///         let sets = sets.clone();
 ///         async move {
 ///             let Some(set) = sets.get(&request.key) else {
-///                 return Ok(Action::await_change()); // it is gone
+///                 return Ok(Action::await_change()); // the object was deleted
 ///             };
 ///             println!("{} is at {}", request.key, set.resource_version());
 ///             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(300)))

@@ -13,8 +13,9 @@ use super::merge_patch::{difference, json};
 use crate::{Error, ObjectKey};
 
 /// Brings an object into its desired state (controller-runtime's `CreateOrPatch`). If no object with the name of
-/// `initial` exists, applies `change` to `initial` and creates it. Otherwise applies `change` to the existing object
-/// and sends the differences as patches: first a patch of the object, then a patch of its status.
+/// `initial` exists, applies `change` to `initial` and creates it; if the server ignores the status in the create,
+/// patches the status afterwards. Otherwise applies `change` to the existing object and sends the differences as
+/// patches: first a patch of the object, then a patch of its status.
 ///
 /// Patches only contain changed fields and no resource version, so they do not cause conflicts.
 ///

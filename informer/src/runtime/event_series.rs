@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// Time after the last event of a series at which the series ends.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// Maximum number of recorded series, and of recorded sources. If it is exceeded, the oldest series or source is
-/// dropped.
+/// Maximum number of recorded series, and of recorded sources. If it is exceeded, the series with the oldest last
+/// event, or the source with the oldest refill of its bucket, is dropped.
 const REMEMBERED: usize = 4096;
 
 /// Maximum burst of events from one source about one object.

@@ -45,7 +45,7 @@ pub(super) struct Intake<R: RequestKey> {
     pub(super) filters: Arc<[Filter]>,
     /// The keys that this replica owns, if the controller is sharded.
     pub(super) shard: Option<Arc<ShardKeys<R>>>,
-    /// The watches whose keys are enqueued again when a stream triggers it; `None` without such streams.
+    /// The watches, so that a trigger stream can enqueue all of their keys again; `None` without such streams.
     pub(super) replays: Option<Replays<R>>,
     /// Time for which each key is delayed after an event, so that further events are combined with it.
     pub(super) debounce: Duration,

@@ -160,10 +160,10 @@ struct Observed {
     at: Instant,
 }
 
-/// The way in which a state of the Lease was observed.
+/// Source of an observed state of the Lease.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// Observed in the response to this process's own claim. Contains the time at which the claim was sent.
+    /// The response to a claim of this process. Contains the time at which the claim was sent.
     Claimed(Instant),
     Read,
 }

@@ -21,7 +21,7 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 /// use kube::ResourceExt;
 ///
-/// /// Tells the labels of each Pod in a ConfigMap of its name.
+/// /// Copies the labels of each Pod to a ConfigMap with the same name.
 /// struct Labels(Dependents<ConfigMap>);
 ///
 /// impl ObjectReconciler<Pod> for Labels {

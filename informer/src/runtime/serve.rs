@@ -27,7 +27,7 @@ use crate::reconcile::BoxError;
 ///
 /// # async fn add(manager: &Manager) -> Result<(), informer::Error> {
 /// let server = Server::bind(manager.endpoints(), ([0, 0, 0, 0], 8443).into()).await?;
-/// // Only who may get `/metrics` by the cluster's RBAC. With the feature `tls`, `server.tls(certificates)` besides.
+/// // RBAC determines which users may read `/metrics`. With the feature `tls`, `server.tls(certificates)` enables TLS.
 /// manager.add(server.authorize(&manager.client()))
 /// # }
 /// ```

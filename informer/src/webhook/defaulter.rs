@@ -118,7 +118,8 @@ fn carried(raw: &Value, before: &Value, after: Value) -> Value {
     }
 }
 
-/// Returns `true` if a list contains an item of `before` at another position. A changed item is recognised by its name.
+/// Returns `true` if `after` contains a changed or new item that equals an item of `before` at another position, or if
+/// the name of an item has changed.
 fn are_moved(before: &[Value], after: &[Value]) -> bool {
     // As strings, because the comparison of each item with each other item would be quadratic.
     let new = after.iter().enumerate().filter(|(at, it)| before.get(*at) != Some(it));

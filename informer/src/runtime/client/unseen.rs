@@ -7,8 +7,8 @@ use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
 use crate::sync::Mutex;
 
-/// Maximum number of objects of a resource for which writes are tracked. If there are more, the object with the oldest
-/// write is no longer tracked, and reads may return its state from before the write.
+/// Maximum number of objects of a resource for which writes are tracked. If there are more, the object that has been
+/// tracked longest is dropped, and reads may return its state from before the write.
 const REMEMBERED: usize = 4096;
 
 /// The tracked writes of a client, by group and plural of the resource.
@@ -66,8 +66,8 @@ impl Known {
     }
 }
 
-/// Returns the keys under which writes to an object may be recorded. If the server generated the name and the outcome
-/// is unknown, the write is recorded without a name.
+/// Returns the keys under which writes to an object may be recorded. A write with an unknown outcome is recorded
+/// without a name if the server generated the name, or if the request deleted several objects.
 fn keys_of(key: &ObjectKey) -> [ObjectKey; 2] {
     let unnamed = match key.namespace() {
         Some(namespace) => ObjectKey::new(namespace, ""),

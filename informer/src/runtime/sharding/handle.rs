@@ -31,10 +31,10 @@ const MEMORY: u32 = 4;
 ///   and the new owner waits for this release. A reconcile that does not end only delays its own key, and is dropped
 ///   after the [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
-/// - The keys of a crashed replica are taken over when its Lease expires, after 15 to 20 s.
-/// - A replica that cannot renew its Lease stops after 10 s: its reconciles are dropped at their next `.await`, and
-///   writes through [`Manager::client`] are refused. As with leader election, the server may still execute a write that
-///   was already sent.
+/// - The keys of a crashed replica are taken over when its Lease expires; with the default options, after 15 to 20 s.
+/// - A replica that cannot renew its Lease stops at the renew deadline, by default after 10 s: its reconciles are
+///   dropped at their next `.await`, and writes through [`Manager::client`] are refused. As with leader election, the
+///   server may still execute a write that was already sent.
 ///
 /// A replica immediately reconciles the keys that it takes over, as after a start. Its cache may be older than the last
 /// write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and derive the

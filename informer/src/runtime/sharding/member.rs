@@ -291,7 +291,7 @@ impl Member {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
 
-    /// Deletes an expired Lease. Only the first member of the group does this.
+    /// Deletes an expired Lease, if there is one. Does nothing unless this replica is the first member by name.
     async fn sweep(&mut self) {
         let is_first = self.target.names().first() == Some(&self.config.identity);
         let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {

@@ -123,7 +123,8 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease to delete: one that was not renewed for twice its duration. Returns each Lease only once.
+    /// Returns a Lease that was not renewed for twice its duration, so that the caller can delete it. Returns each
+    /// state of a Lease only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;

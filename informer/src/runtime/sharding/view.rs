@@ -149,7 +149,7 @@ impl View {
 /// Returns the position of a key in the hash space, which is the hash of its string form.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // A `Display` implementation that fails returns its error after the same bytes in every process.
+    // Errors of the `Display` implementation are ignored, because they occur after the same bytes in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }
