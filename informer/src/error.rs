@@ -28,7 +28,6 @@ pub struct Error {
     kind: Box<Kind>,
 }
 
-/// Kind of an error.
 enum Kind {
     /// A request failed, or an ERROR event ended a watch.
     Request(kube::Error),

@@ -4,7 +4,6 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// Phase in the life cycle of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     New,

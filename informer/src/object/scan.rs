@@ -73,7 +73,6 @@ impl Lengths {
     }
 }
 
-/// Number of bytes in a block.
 const BLOCK: usize = 64;
 
 /// Returns a mask with a set bit for each byte that is a quote, a backslash or a control character.

@@ -23,7 +23,6 @@ pub(super) struct DelayQueue {
 const VOID: usize = 64;
 
 impl DelayQueue {
-    /// Adds a key.
     pub(super) fn push(&mut self, due: Due, slot: SlotId) {
         self.heap.push(Reverse((due, slot)));
     }
@@ -66,7 +65,6 @@ impl DelayQueue {
         None
     }
 
-    /// Removes all keys.
     pub(super) fn clear(&mut self) {
         self.heap.clear();
         self.void = 0;

@@ -7,7 +7,6 @@ use crate::metrics::{Histogram, Samples};
 /// Histogram bounds of controller-runtime, in seconds: powers of ten, starting at ten nanoseconds.
 const BOUNDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Counters and histograms of a queue.
 #[derive(Debug)]
 pub(super) struct Stats {
     /// Number of added keys, including keys that were already in the queue.

@@ -21,7 +21,6 @@ pub(super) enum Ending {
     TerminalError,
 }
 
-/// Counters and histograms of a controller.
 #[derive(Debug)]
 pub(super) struct Stats {
     name: String,

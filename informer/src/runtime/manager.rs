@@ -428,8 +428,8 @@ impl Manager {
     /// # Errors
     ///
     /// Fails if a runnable fails, if caches do not sync in time, if the lease is lost, if the shutdown takes too long,
-    /// or if the manager was run before. If the lease is lost, returns immediately, without waiting for components to
-    /// stop. If there are several errors, returns the first one.
+    /// or if the manager was run before. If the lease is lost before `shutdown` completes, returns immediately, without
+    /// waiting for components to stop. If there are several errors, returns the first one.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }

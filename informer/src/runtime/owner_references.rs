@@ -25,7 +25,7 @@ use crate::{Error, ObjectKey};
 /// # Errors
 ///
 /// Fails if a different object is the controller, if the name or the uid of the owner is missing, if the owner is in a
-/// different namespace, or if the owner is namespaced and the object is cluster-scoped.
+/// different namespace, or if the owner is namespaced and the object has a name but no namespace.
 pub fn set_controller<K, O>(object: &mut K, owner: &O) -> Result<(), Error>
 where
     K: Resource,

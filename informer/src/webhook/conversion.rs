@@ -174,7 +174,6 @@ fn keep_metadata(before: &Value, after: &mut Value) {
     after["metadata"] = metadata;
 }
 
-/// Request to a conversion webhook.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionRequest {
@@ -185,7 +184,6 @@ pub(super) struct ConversionRequest {
     objects: Vec<Value>,
 }
 
-/// Response of a conversion webhook.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionResponse {

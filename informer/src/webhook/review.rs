@@ -99,7 +99,6 @@ pub(super) struct Answered<R> {
     pub(super) response: R,
 }
 
-/// Response of an admission webhook.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionResponse {

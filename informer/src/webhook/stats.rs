@@ -13,7 +13,6 @@ const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 /// Status code under which a request is counted if the client disconnects before the response, as in nginx.
 const GIVEN_UP: u16 = 499;
 
-/// Counters and histograms of a webhook.
 #[derive(Debug)]
 pub(super) struct Stats {
     path: String,

@@ -61,8 +61,8 @@ impl Contact {
         self.lock().heard.map(|at| at.elapsed())
     }
 
-    /// Returns the number of failed passes (a list and the watch that follows it), plus the number of objects that
-    /// could not be decoded.
+    /// Returns the number of failed lists and of failed attempts to open a watch, plus the number of objects that could
+    /// not be decoded. Errors that end an open watch are not counted.
     pub(crate) fn failures(&self) -> u64 {
         self.lock().failures
     }

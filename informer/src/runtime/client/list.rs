@@ -116,7 +116,8 @@ impl<K: Cacheable> ListRequest<K> {
     /// # Errors
     ///
     /// Fails if the cache cannot be read (see [`CachedClient`](super::CachedClient)) or does not include the namespace,
-    /// if an index is missing, or if a namespace is selected for a cluster-scoped type.
+    /// if an index is missing, if a namespace is selected for a cluster-scoped type, or if a read from the server fails
+    /// or selects by an index or an owner.
     pub async fn objects(self) -> Result<Vec<CachedObject<K>>, Error> {
         let namespace = self.wanted.namespace.clone();
         if let Some(namespace) = &namespace

@@ -6,7 +6,6 @@ use kube::api::{DeleteParams, PatchParams, PostParams, ValidationDirective};
 
 use crate::{Error, ObjectKey};
 
-/// Options that a client applies to all writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
     pub(super) is_dry_run: bool,

@@ -6,7 +6,6 @@ use super::core::Core;
 use super::permission::Permission;
 use crate::metrics::{Collect, Samples};
 
-/// Metrics of a replica in a sharding group.
 #[derive(Debug)]
 pub(super) struct Figures {
     name: String,
