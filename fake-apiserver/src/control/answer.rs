@@ -68,8 +68,8 @@ fn respond(code: StatusCode, kind: &'static str, text: String) -> Response<Body>
     (code, headers, text).into_response()
 }
 
-/// Reads the whole body. Unless it is empty, it must have the `Content-Type` of JSON (or YAML for objects), which an
-/// HTML form in a browser cannot send.
+/// Reads the whole body. A non-empty body must have the `Content-Type` of JSON, or of YAML for `/objects`. An HTML form
+/// in a browser cannot send these types.
 pub(super) async fn check_body(request: Request, next: Next) -> Result<Response<Body>, Refusal> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, BODY_BYTES_MAX)

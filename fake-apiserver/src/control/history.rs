@@ -61,7 +61,7 @@ fn brief(change: &StoredChange) -> Value {
     })
 }
 
-/// Returns the fields that a change altered; empty for the first and the last revision of an object.
+/// Returns the fields that a change altered; empty for the creation and the deletion of an object.
 fn changed_fields(change: &StoredChange) -> Vec<String> {
     match (&change.before, &change.after) {
         (Some(before), Some(after)) => field_changes(before.value(), after.value()),

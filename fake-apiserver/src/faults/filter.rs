@@ -32,7 +32,7 @@ pub struct RequestFilter {
     /// Namespace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Name of the object. A create does not match any name.
+    /// Name of the object. The creation of an object does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent`. May also be the

@@ -290,7 +290,7 @@ impl WatchHandle {
     }
 
     /// Delivers nothing more, not even the end of the watch, as if a server or a load balancer had died without closing
-    /// the connection. Only [`resume`](WatchHandle::resume) undoes this.
+    /// the connection. [`resume`](WatchHandle::resume) undoes this; [`hold`](WatchHandle::hold) replaces it.
     pub fn silence(&self) {
         self.change(|gate| gate.flow = Flow::Silent);
     }

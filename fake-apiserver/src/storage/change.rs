@@ -29,7 +29,7 @@ impl Change {
             .expect("a change has a previous or current object")
     }
 
-    /// Returns the maximum number of bytes retained for the change: the previous state and the encoded watch event,
+    /// Returns the approximate number of bytes retained for the change: the previous state and the encoded watch event,
     /// which is about as large as the current state.
     pub(super) fn size(&self) -> usize {
         let states = [&self.previous, &self.current].into_iter().flatten();

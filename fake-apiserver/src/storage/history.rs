@@ -37,7 +37,7 @@ impl History {
         }
     }
 
-    /// Returns the maximum number of bytes retained for the log.
+    /// Returns the approximate number of bytes retained for the log.
     pub(crate) fn size(&self) -> usize {
         self.size
     }

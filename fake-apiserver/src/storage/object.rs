@@ -33,11 +33,9 @@ pub(crate) struct Body {
 /// An object with the revision of its last write.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Key of the object.
     pub(crate) key: Key,
     /// Revision of the last write, which is the object's `resourceVersion`.
     pub(crate) revision: Revision,
-    /// The content of the object.
     pub(crate) body: Body,
 }
 

@@ -35,7 +35,8 @@ pub struct Change {
 /// Returns the fields in which two versions of an object differ, in the order of their paths. A version is `None` if
 /// the object does not exist. Items of lists are matched by their `type`, `name`, `key` or similar fields, if these are
 /// unique, otherwise by index; a list without objects is compared as a whole. Omits `resourceVersion`, `generation`,
-/// `managedFields` and `selfLink`, and for a created or deleted object its type, name, uid and creation time.
+/// `managedFields` and `selfLink`, and for a created or deleted object its type, name, namespace, uid and creation
+/// time.
 ///
 /// ```
 /// use fake_apiserver::trace::changes;

@@ -21,7 +21,7 @@ const BODY_CHARS: usize = 4_096;
 /// Idle time of a client after which its next request starts a new group.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Reconciles and tracing output of a run, with their positions in the journal or in a different list of steps.
+/// Reconciles and tracing output of a run, with their positions in the journal or in another list of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// The starts, resumptions and pauses of reconciles, oldest first.

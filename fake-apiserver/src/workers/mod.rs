@@ -5,9 +5,10 @@
 //!
 //! A single task, the `pump`, reads the logs of all resources with one cursor. It passes each change to every worker in
 //! the order of revisions ([`Controller::observe`]). Then the workers take turns, in the order of [`Worker`], and each
-//! syncs one key ([`Controller::sync`]). Before every turn the pump passes on the changes since the previous one, so
-//! that a `sync` reads a state that has been fully observed. With a paused clock and a single thread, a run only
-//! depends on the seed. When no key is ready, the pump sleeps until the next commit or the next delayed key.
+//! syncs one key ([`Controller::sync`]). The controllers of workloads share one queue, and therefore one turn. Before
+//! every turn the pump passes on the changes since the previous one, so that a `sync` reads a state that has been fully
+//! observed. With a paused clock and a single thread, a run only depends on the seed. When no key is ready, the pump
+//! sleeps until the next commit or the next delayed key.
 //!
 //! To be called again later, a worker adds a delayed key to its [`WorkQueue`]; a failed key is retried after 5 ms, 10
 //! ms and so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in
@@ -37,7 +38,7 @@
 //!         }
 //!     }
 //!
-//!     async fn sync(&mut self, key: Key, context: &mut Context<'_, Key>) -> Result<(), Failure> {
+//!     async fn sync(&mut self, key: Key, context: &mut Context<'_, Key>) -> Result<(), RequestFailure> {
 //!         let api = context.api;
 //!         let Some(map) = api.get("configmaps", &key) else { return Ok(()) };
 //!         if map.labels().any(|(key, _)| key == "seen") {

@@ -1,5 +1,5 @@
-//! The pump: the only task of the workers. It passes changes to all workers in the order of revisions. The workers take
-//! turns; in each turn, a worker syncs one key.
+//! The pump: the only task of the workers. It passes changes to all workers in the order of revisions. The lanes take
+//! turns; in each turn, a lane syncs one key.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -20,7 +20,8 @@ pub(super) struct Pump {
     store: Arc<Store>,
     committed: Arc<Notify>,
     definitions_changed: Arc<Notify>,
-    /// The workers, in the order in which they observe changes and sync keys.
+    /// The workers, in the order in which they observe changes and sync keys. All controllers of workloads form one
+    /// lane.
     lanes: Vec<Box<dyn Lane>>,
     rows: Rows,
     /// Epoch and revision up to which all changes have been observed; `None` before the first list.
@@ -60,7 +61,7 @@ impl Pump {
         }
     }
 
-    /// Syncs one key of every worker, and passes on the changes in between. Returns `false` if no key was ready.
+    /// Syncs one key of every lane, and passes on the changes in between. Returns `false` if no key was ready.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {

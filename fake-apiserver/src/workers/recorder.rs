@@ -51,7 +51,7 @@ impl Api<'_> {
             "source": {"component": component}, "reportingComponent": component,
         });
         match self.create("events", namespace, &event).await {
-            // A terminating namespace does not accept Events.
+            // A terminating or deleted namespace does not accept Events.
             Err(failure) if failure.is_namespace_terminating() || failure.is_not_found() => Ok(()),
             Err(failure) => Err(failure),
             Ok(_) => Ok(()),

@@ -99,8 +99,8 @@ pub enum Worker {
     /// and releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes
     /// `status.allocation`, as in tests of DRA drivers.
     ResourceClaim => workloads::resource_claim::ROW,
-    /// Sets the condition `Ready` and the finalizer of ServiceCIDRs, and removes the finalizer of deleted ones that no
-    /// IPAddress needs.
+    /// Sets the condition `Ready` and the finalizer of ServiceCIDRs. Removes the finalizer of a ServiceCIDR that is
+    /// being deleted once no IPAddress needs it.
     ServiceCidr => workloads::service_cidr::ROW,
     /// Runs the scheduler and the kubelets: assigns Pods to Nodes and runs them with a script, see
     /// [`Kubelet`](crate::Kubelet).

@@ -85,7 +85,8 @@ impl GarbageCollector {
         delete(api, node, &meta, policy).await
     }
 
-    /// Removes the finalizer of an owner if no dependents block its deletion; otherwise enqueues these dependents.
+    /// Removes the finalizer of an owner if no dependents block its deletion; otherwise enqueues the blocking
+    /// dependents.
     async fn wait_for_dependents(
         &self,
         node: &Node,

@@ -106,7 +106,8 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     }
 }
 
-/// Returns the total replicas of the Pods' controllers. A Pod without a controller is not counted.
+/// Returns the total replicas of the Deployments, ReplicaSets, ReplicationControllers and StatefulSets that control the
+/// Pods. Pods with another controller or without a controller are not counted.
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {

@@ -206,7 +206,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Writes an Event. Failures are ignored, as in client-go.
+    /// Writes an Event. Failures are ignored.
     async fn note(&mut self, note: &Note) {
         let done = match self.recorder.record(note, self.api.now()) {
             None => return,

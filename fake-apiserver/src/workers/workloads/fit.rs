@@ -26,13 +26,11 @@ impl Load {
         &self.asked
     }
 
-    /// Adds a Pod.
     pub(crate) fn add(&mut self, pod: &Object) {
         self.pods += 1;
         add(&mut self.asked, &requests(pod));
     }
 
-    /// Removes a Pod.
     pub(crate) fn remove(&mut self, pod: &Object) {
         self.pods = self.pods.saturating_sub(1);
         for (name, amount) in requests(pod) {
@@ -71,8 +69,8 @@ pub(crate) fn requests(pod: &Object) -> Amounts {
     sum
 }
 
-/// Returns the scheduler's message for each resource of which a Node has less than a Pod requests. A Node without
-/// `allocatable` accepts every Pod.
+/// Returns the scheduler's message for each resource that is insufficient on a Node for the requests of a Pod. A Node
+/// without `allocatable` accepts every Pod.
 pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Vec<String> {
     let room = allocatable(node);
     if room.is_empty() {

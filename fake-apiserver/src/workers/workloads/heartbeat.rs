@@ -60,7 +60,8 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the last heartbeat of a Node; `None` if the Node is not required to send any.
+    /// Returns the time of the last heartbeat of a Node, or the time at which its kubelet was stopped. Returns `None`
+    /// if the Node is not required to send heartbeats.
     pub(super) fn last(&mut self, node: &str, now: Timestamp) -> Option<Timestamp> {
         let renewed = self.renewed.get_mut(node).map(|it| *it.get_or_insert(now));
         renewed.or_else(|| self.stopped.get(node).copied())
@@ -88,7 +89,7 @@ impl Heartbeats {
     }
 }
 
-/// Plans the next renewal of the Lease of a Node.
+/// Renews the Lease of a Node if it is due, and plans the next renewal.
 pub(super) fn renew(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let now = format!("{:.6}", sees.now);
     let Some(lease) = sees.cluster.find(Resource::Lease, LEASES, node.name()) else {

@@ -12,12 +12,10 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Returns `spec`.
 pub(crate) fn spec(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("spec")
 }
 
-/// Returns `status`.
 pub(crate) fn status(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("status")
 }
@@ -92,7 +90,7 @@ pub(crate) fn is_ready(pod: &Object) -> bool {
     is_true(pod, "Ready")
 }
 
-/// Returns the time at which a ready Pod will have been ready for `seconds`.
+/// Returns the time at which a Pod will have been ready for `seconds`; `None` if it is not ready.
 pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True")?;
     let since = time(Cursor::root(ready).text("lastTransitionTime"));
@@ -149,7 +147,8 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         "Unknown" => 1,
         _ => 2,
     };
-    // Compares logarithms of ages, so that Pods started during one rollout are treated as equally old.
+    // Binary logarithm of an age in seconds. Kubernetes compares these ranks at the current time. Here they are
+    // compared at the newer of two times, so a Pod that is newer by at least a second has the lower rank.
     let rank = |at: Timestamp, now: Timestamp| {
         let age = now.duration_since(at).as_secs().max(0);
         u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)

@@ -1,5 +1,6 @@
 //! `Recorder`: decides whether to write a new Event, to increment the count of an existing one, or to drop it because
-//! its source writes too many Events about one object. Works like client-go's recorder.
+//! its source writes too many Events about one object. Modelled on client-go's recorder, which in addition combines
+//! similar Events.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};

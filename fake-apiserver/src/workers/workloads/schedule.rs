@@ -85,7 +85,7 @@ fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     fits && has(fields[3], date.month())
 }
 
-/// Returns an instant in a time zone; `None` if the clocks skip it.
+/// Returns an instant in a time zone: the earlier one if the clocks repeat it, and `None` if they skip it.
 fn instant(date: Date, hour: i8, minute: i8, zone: &TimeZone) -> Option<Timestamp> {
     let at = DateTime::from_parts(date, Time::new(hour, minute, 0, 0).ok()?);
     let ambiguous = zone.to_ambiguous_timestamp(at);

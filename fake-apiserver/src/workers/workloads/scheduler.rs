@@ -1,6 +1,6 @@
 //! The scheduler: assigns Pods to nodes by names, selectors, taints, affinity, topology spread, host ports, claims and
-//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the node that meets most
-//! preferences, then the one with the fewest Pods, then the first by name.
+//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the node with the highest score
+//! for preferences, then the node with the fewest Pods, then the first by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

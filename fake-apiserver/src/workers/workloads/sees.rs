@@ -30,8 +30,9 @@ impl<'a> Sees<'a> {
         entropy::seconds(self.now)
     }
 
-    /// Returns the objects that a controller owns, in key order. Orphans that match its selector are adopted, and owned
-    /// objects that no longer match are released; both changes are added to the plan.
+    /// Returns the objects that a controller owns, in key order. Orphans that match its selector are adopted, except
+    /// for Pods that are not active, and owned objects that no longer match are released; both changes are added to
+    /// the plan.
     pub(crate) fn claimed(
         &self,
         child: Resource,

@@ -1,5 +1,5 @@
-//! ServiceCIDRs: sets their condition `Ready` and their finalizer, and removes the finalizer of deleted ones that no
-//! IPAddress needs. Modelled on `pkg/controller/servicecidrs`.
+//! ServiceCIDRs: sets their condition `Ready` and their finalizer. Removes the finalizer of a ServiceCIDR that is being
+//! deleted once no IPAddress needs it. Modelled on `pkg/controller/servicecidrs`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

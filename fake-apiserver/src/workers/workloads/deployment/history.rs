@@ -135,7 +135,8 @@ impl<'a> Rollout<'a> {
             .find(Resource::ReplicaSet, deployment.namespace(), &name)
             .is_some()
         {
-            // A ReplicaSet with a different template has the same hash, so the next attempt uses a different hash.
+            // The name belongs to a ReplicaSet with a different template or a different owner, so the next attempt uses
+            // a different hash.
             let mut next = status(deployment).clone();
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
             return plan.status(Resource::Deployment, deployment, next);

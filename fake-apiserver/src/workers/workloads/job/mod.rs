@@ -105,7 +105,7 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     });
 }
 
-/// Removes the finalizer from all Pods of a Job whose Pods no longer need to be counted.
+/// Removes the finalizer from all Pods of a Job when they no longer need to be counted.
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
         if track::is_tracked(pod) {

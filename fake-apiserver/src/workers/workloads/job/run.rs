@@ -68,7 +68,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the end of the back-off after the last failures. Only failures since the last success are counted.
+    /// Returns the end of the back-off after the last failures. Only failures since the last success are counted. A Job
+    /// with `backoffLimitPerIndex` has no back-off.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;

@@ -12,7 +12,6 @@ use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, find_condition, new_condition};
 
 impl Run<'_> {
-    /// Syncs the Job: counts ended Pods, then finishes or continues it.
     pub(super) fn work(&self, plan: &mut Plan) {
         let mut next = status(self.job).clone();
         self.start_or_suspend(&mut next, plan);

@@ -38,7 +38,7 @@ fn is_admitted(pod: &Object) -> bool {
     Cursor::root(status(pod)).is_set("startTime")
 }
 
-/// Returns the first resource of which the Node has too little for the Pod in addition to the admitted Pods.
+/// Returns the rejection for the first resource that is insufficient for the Pod in addition to the admitted Pods.
 fn lack(pod: &Object, node: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Option<Rejection> {
     // `load` also includes this Pod and Pods that were not admitted yet. If all of them fit, the Pods need not be
     // examined one by one.

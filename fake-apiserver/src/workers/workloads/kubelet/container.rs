@@ -16,7 +16,7 @@ use crate::workers::workloads::cluster::controller_of;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;
 
-/// Delay of the second restart in seconds; each further restart doubles it. The first restart is immediate.
+/// Delay of the restart after the first one, in seconds; each further restart doubles it. The first one is immediate.
 const BACK_OFF_FIRST: u64 = 10;
 /// Maximum delay of a restart, in seconds.
 const BACK_OFF_MOST: u64 = 300;
@@ -405,7 +405,7 @@ impl Look<'_> {
     }
 }
 
-/// Returns `true` if a container ends together with the standard input of its first client, as with `kubectl run -i`.
+/// Returns `true` if a container ends when the standard input of its first client ends, as with `kubectl run -i`.
 fn reads_once(container: &Map) -> bool {
     let container = Cursor::root(container);
     container.flag("stdin") == Some(true) && container.flag("stdinOnce") == Some(true)

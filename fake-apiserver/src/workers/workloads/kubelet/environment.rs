@@ -12,7 +12,7 @@ use crate::workers::workloads::sees::Sees;
 /// Variables by their names; the value is `None` if it cannot be determined.
 type Variables = BTreeMap<String, Option<String>>;
 
-/// Returns the reason why the path of a mount within its volume is invalid.
+/// Returns the reason why the path of a mount within its volume is invalid; `None` if all paths are valid.
 pub(super) fn sub_path_error(pod: &Object, container: &Map, sees: &Sees<'_>) -> Option<String> {
     let mounts = || Cursor::root(container).maps("volumeMounts").map(Cursor::root);
     if mounts().all(|mount| mount.is_empty("subPathExpr") && mount.is_empty("subPath")) {

@@ -166,7 +166,8 @@ fn free_address(sees: &Sees<'_>) -> String {
         addresses.any(|it| Cursor::root(it).text("address") == address)
     };
     let mut addresses = (0..=nodes().count()).map(address);
-    // There is always a free address, because there are more addresses than nodes.
+    // One of these addresses is free, because there is one more of them than there are Nodes. Only Nodes with several
+    // addresses may use all of them.
     let free = addresses.find(|it| !nodes().any(|node| has(node, it)));
     free.unwrap_or_else(|| address(0))
 }

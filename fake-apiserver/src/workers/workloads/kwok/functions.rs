@@ -108,7 +108,6 @@ pub(super) fn is_known(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Calls a function.
 pub(super) fn call(name: &str, arguments: &[Value], facts: &Facts) -> Result<Value, String> {
     let argument = |at: usize| {
         arguments

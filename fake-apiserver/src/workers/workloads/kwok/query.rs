@@ -8,7 +8,6 @@ const DEPTH_MAX: usize = 32;
 /// Maximum number of values that a query returns.
 const VALUES_MAX: usize = 10_000;
 
-/// A parsed query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Query {
     Identity,

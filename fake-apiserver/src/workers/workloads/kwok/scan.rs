@@ -2,7 +2,6 @@
 
 use crate::api::json::Value;
 
-/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Dot,

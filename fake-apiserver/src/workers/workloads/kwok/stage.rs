@@ -13,7 +13,6 @@ use crate::api::options::PatchKind;
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::resource::Resource;
 
-/// A parsed Stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stage {
     pub(crate) name: String,

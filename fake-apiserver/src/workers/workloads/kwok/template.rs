@@ -7,7 +7,6 @@ use crate::api::json::Value;
 /// Maximum depth of nested actions and groups.
 const DEPTH_MAX: usize = 64;
 
-/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template(pub(super) Vec<Node>);
 
