@@ -1,12 +1,12 @@
 'use strict';
-// What a trace document says, without the page: rows, what is shown of them, objects at a step, differences of texts.
+// The model of the viewer, independent of the page: rows, displayed items, objects at a step, differences of texts.
 
-// Rows around a difference that are shown although both runs are the same there.
+// Number of identical rows that are shown before and after a difference.
 const AROUND = 4;
-// Rows that come again and again are folded if a round has no more rows than this, after so many further rounds.
+// Maximum number of rows in a repeated sequence, and the minimum number of repetitions after which they are folded.
 const ROUND = 12, ROUNDS = 2;
 
-// Rows of a failure: the steps of both runs side by side, or those of one run.
+// Returns the rows of a failure: the steps of both runs side by side, or the steps of a single run.
 function rowsOf(trace, failure) {
   const failing = trace.runs[failure ? failure.failing : 0];
   const reference = failure && failure.reference != null ? trace.runs[failure.reference] : null;
@@ -33,13 +33,13 @@ const isWrite = (row) => stepsOf(row).some((it) => it.isWrite);
 const isQuiet = (row) => stepsOf(row).every((it) => it.isQuiet && !it.isFault);
 const isWorker = (row) => stepsOf(row).every((it) => it.isWorker && !it.isFault);
 
-// The client, with its ordinal after a restart.
+// Returns the name of the client, with the ordinal of its run after a restart.
 const whoOf = (step) => step.life > 1 ? `${step.client} (${step.life})` : step.client;
 
-// The text of a step without the API group, for lists: `PATCH volumes/status shop/data`.
+// Returns the text of a step without the API group, for lists: `PATCH volumes/status shop/data`.
 const shortText = (step) => step.text.replace(/^([A-Z]+ [a-z0-9-]+)\.[a-z0-9.-]+(?=[/ ]|$)/, '$1');
 
-// The group of a row, with the side it is of.
+// Returns the group of a row, preferably the group in the failing run.
 function groupOf(view, row) {
   if (row.right?.group !== undefined && row.right) return view.failing.groups[row.right.group] ?? null;
   if (row.left?.group !== undefined && row.left) return view.reference.groups[row.left.group] ?? null;
@@ -53,7 +53,7 @@ function textOfChange(change) {
   return `${change.path}: ${shown(change.before)} → ${shown(change.after)}`;
 }
 
-// The text that a search looks at.
+// Returns the text of a row for searches.
 function searchText(view, row) {
   if (row.text === undefined) {
     const parts = stepsOf(row).flatMap((it) => [it.client, it.text, it.outcome, it.body, it.answer,
@@ -65,7 +65,7 @@ function searchText(view, row) {
   return row.text;
 }
 
-// What the list shows: rows, lines that stand for folded rows, and headings of reconciles.
+// Returns the items of the list: rows, lines that replace folded rows, and headings of reconciles.
 function itemsOf(view, options, opened) {
   const words = options.search.toLowerCase().split(/\s+/).filter((it) => it);
   const candidates = view.rows.filter((row) => {
@@ -136,7 +136,7 @@ function folds(view, rows, options) {
   return found;
 }
 
-// The versions of an object in a run, and the index of the one at a step; -1 before the first.
+// Returns the versions of an object in a run, and the index of its version at a step; -1 before the first version.
 function objectAt(run, name, stepAt) {
   const versions = run?.objects[name] ?? [];
   if (stepAt < 0) return {versions, at: versions.length && versions[0].step === undefined ? 0 : -1};
@@ -149,7 +149,7 @@ function objectAt(run, name, stepAt) {
   return {versions, at};
 }
 
-// An object as lines, in the manner of YAML.
+// Formats an object as lines similar to YAML.
 function linesOf(value) {
   const lines = [];
   const plain = (it) => {
@@ -174,7 +174,7 @@ function linesOf(value) {
   return lines;
 }
 
-// Lines of two texts as [sign, line]: ' ', '+' or '-'.
+// Returns the difference of two texts as [sign, line], in which the sign is ' ', '+' or '-'.
 function diffLines(before, after) {
   let start = 0, end = 0;
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;

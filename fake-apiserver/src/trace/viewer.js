@@ -1,4 +1,4 @@
-// The page: it shows one failure of the document at one step. All text becomes text nodes, never HTML.
+// The page, which shows one failure of the document at one step. Text is inserted as text nodes, never as HTML.
 (() => {
   const ROW = 22;
   const $ = (id) => document.getElementById(id);
@@ -8,7 +8,7 @@
   const opened = new Set();
   let view, items, places, drawn = new Map();
 
-  // Elements.
+  // Creates an element.
   function el(tag, attributes, ...children) {
     const it = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -22,7 +22,7 @@
   const fill = (it, ...children) => it.replaceChildren(...children.flat(Infinity).filter((child) => child != null && child !== false));
   const tone = (step) => ({refused: 'warn', failed: 'bad'}[step.tone] ?? (step.kind === 'event' ? 'event' : 'ok'));
 
-  // One failure.
+  // Shows a failure.
   function open(index) {
     state.failure = index;
     const failure = trace.failures[index] ?? null;
@@ -54,7 +54,7 @@
     $('show-same').closest('label').hidden = !hasTwo;
     const row = failure ? failure.first : view.rows.length - 1;
     state.row = Math.max(0, Math.min(row, view.rows.length - 1));
-    // Nothing but quiet steps is still worth showing.
+    // If all steps are quiet, they are shown nevertheless.
     if (view.rows.length && view.rows.every(isQuiet)) { options.quiet = true; $('show-quiet').checked = true; }
     if (view.rows.length && view.rows.every((it) => isWorker(it) || isQuiet(it))) {
       options.workers = true; $('show-workers').checked = true;
@@ -64,13 +64,14 @@
     list(true);
   }
 
-  // The list of steps: lines of one height, of which those in sight are in the document.
+  // Updates the list of steps. All lines have the same height, and only visible lines are in the document.
   function list(isNew) {
     items = itemsOf(view, options, opened);
     places = new Map();
     items.forEach((it, at) => { if (it.kind === 'row') places.set(it.row.index, at); });
     if (!places.has(state.row)) {
-      // A folded step is opened, but a loop only if it was asked for. One that is filtered gives way to the nearest.
+      // The fold of the selected step is opened; repetitions are only opened if the user selects the step. If the
+      // step is filtered out, the nearest step is selected.
       const fold = items.find((it) => it.kind === 'fold' && !it.isOpen && it.rows.some((row) => row.index === state.row));
       const isOpened = isNew === 'asked' || (isNew && fold?.id.startsWith('same'));
       if (fold && isOpened) { opened.add(fold.id); list(isNew); return; }
@@ -142,7 +143,7 @@
     list(false);
   }
 
-  // Selects a row and shows it everywhere.
+  // Selects a row in all parts of the page.
   function select(index, scroll = 'nearest') {
     const at = places.get(index);
     if (at === undefined) { draw(); detail(); return; }
@@ -162,7 +163,7 @@
     detail();
   }
 
-  // Lanes: one for each client, a mark for each step, bars for reconciles.
+  // Updates the chart: a lane for each client, a mark for each step, and bars for reconciles.
   let lanes = [];
   function chart() {
     const rows = [...places.keys()].map((it) => view.rows[it]);
@@ -257,7 +258,7 @@
     view.accent = colours['--accent'];
   }
 
-  // The line in the lanes at the selected step.
+  // Draws the line at the selected step.
   function mark() {
     const canvas = $('chart'), context = canvas.getContext('2d'), {scale} = view;
     if (!scale) return;
@@ -275,7 +276,7 @@
     context.stroke();
   }
 
-  // What is known of the selected step.
+  // The tabs with details of the selected step.
   const TABS = [['step', 'Step'], ['object', 'Object'], ['reconcile', 'Reconcile'], ['log', 'Log'], ['objects', 'All objects'],
     ['report', 'Report']];
 
@@ -397,7 +398,7 @@
     }));
   }
 
-  // To the step that wrote the version before or after the one shown.
+  // Selects the previous or next write of the displayed object.
   function toVersion(by) {
     const row = view.rows[state.row], name = objectOf(row);
     if (!name) return;
@@ -410,7 +411,7 @@
     [state.isPinned, state.object] = [wasPinned, object];
   }
 
-  // A link to a step of a run.
+  // Creates a link to a step of a run.
   function link(run, at, text) {
     const side = run === view.failing ? 'rightAt' : 'leftAt';
     const row = view.rows.find((it) => it[side] === at);
@@ -459,7 +460,7 @@
       if (!run.logs.length) {
         return el('p', {class: 'empty'}, 'The controller wrote no tracing output, or it does not use the crate `tracing`.');
       }
-      // Around the step: output between the step before it and the one after it.
+      // The output around the step is marked.
       const place = run.logs.findIndex((it) => it.step > last);
       const at = place < 0 ? run.logs.length : place;
       const from = Math.max(0, at - 200), shown = run.logs.slice(from, at + 200);
@@ -501,13 +502,13 @@
     ];
   }
 
-  // Moving.
+  // Selects a row, and opens its fold or changes the filters that hide it.
   function go(index) {
     if (!places.has(index)) {
       const fold = items.find((it) => it.kind === 'fold' && !it.isOpen && it.rows.some((row) => row.index === index));
       if (fold) opened.add(fold.id);
       else {
-        // A filter hides it.
+        // A filter hides the row.
         const row = view.rows[index];
         if (options.search) { options.search = ''; $('search').value = ''; }
         if (isQuiet(row)) { options.quiet = true; $('show-quiet').checked = true; }
@@ -533,7 +534,7 @@
     say(by > 0 ? `no later ${what}` : `no earlier ${what}`);
   }
 
-  // The first row of a stretch that differs.
+  // Returns `true` for the first of several consecutive rows that differ.
   const isDifference = (row) => !row.same && !isQuiet(row) && (row.index === 0 || view.rows[row.index - 1].same);
   const isShownWrite = (row) => isWrite(row) && (options.workers || !isWorker(row)) && (options.quiet || !isQuiet(row));
 
@@ -548,7 +549,7 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // A page from a file may not use the clipboard in every browser.
+      // Some browsers do not allow pages from files to use the clipboard.
       const area = el('textarea', {'aria-hidden': 'true'});
       area.value = text;
       document.body.append(area);
@@ -610,7 +611,7 @@
       else if (target === $('search') && (event.key === 'Enter' || event.key === 'ArrowDown')) $('list').focus();
       return;
     }
-    // The slider moves by itself, and a pane that scrolls scrolls.
+    // The slider and the pane handle these keys themselves.
     const isOwn = target === $('slider') || target.closest('#pane');
     if (isOwn && /^(Arrow|Page|Home|End)/.test(event.key)) return;
     const action = ACTIONS[event.key];
@@ -625,7 +626,7 @@
     list(false);
   }
 
-  // The page begins.
+  // Initialises the page.
   fill($('key-list'), KEYS.map(([keys, what]) => [el('dt', {}, el('kbd', {}, keys)), el('dd', {}, what)]));
   fill($('facts'), trace.facts.map(([name, value]) => `${name}: ${value}`).join('  ·  '));
   $('search').addEventListener('input', (event) => search(event.target.value));

@@ -7,7 +7,7 @@ function headers(more) {
   return token ? { Authorization: `Bearer ${token}`, ...more } : { ...more };
 }
 
-/** Asks for a token, unless there is another one by now than that which was refused. */
+/** Opens the dialog for a token, unless the refused token has been replaced in the meantime. */
 function askForToken(why, refused) {
   const dialog = $('token-dialog');
   if (dialog.open || refused !== tokenOf()) return;
@@ -28,7 +28,7 @@ async function ask(method, path, body) {
   throw new Error(why);
 }
 
-/** Carries out an order of the user, says what came of it, and shows the new state. */
+/** Sends a request of the user, and shows its result and the new state. */
 async function order(method, path, body, said) {
   try {
     const answer = await ask(method, path, body);
@@ -41,9 +41,9 @@ async function order(method, path, body, said) {
   }
 }
 
-// --- the Kubernetes API, for what the page does to objects
+// --- the Kubernetes API, for changes of objects
 
-/** A request as any client makes it: with all checks, and with an entry in the journal. */
+/** Sends a request like any other client: it is checked, and recorded in the journal. */
 async function callApi(method, path, body, type) {
   const more = { Accept: 'application/json' };
   if (type) more['Content-Type'] = type;
@@ -55,7 +55,7 @@ async function callApi(method, path, body, type) {
   try {
     why = JSON.parse(text).message ?? why;
   } catch {
-    // No Status: the text itself is the reason.
+    // The response is not a Status, so its text is the reason.
   }
   if (answer.status === 401) askForToken(why, token);
   throw new Error(why || answer.statusText);
@@ -63,13 +63,13 @@ async function callApi(method, path, body, type) {
 
 const prefixOf = (apiVersion) => (apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`);
 
-/** The path of an object; `plural` is its resource without the group. */
+/** Returns the path of an object; `plural` is its resource without the group. */
 function pathOf({ apiVersion, namespace, name }, plural) {
   const space = namespace ? `/namespaces/${encodeURIComponent(namespace)}` : '';
   return `${prefixOf(apiVersion)}${space}/${plural}/${encodeURIComponent(name)}`;
 }
 
-/** Applies each document of a text, in order; returns the objects. */
+/** Applies all documents of a text in order, and returns the objects. */
 async function applyAll(text) {
   const applied = [];
   const documents = documentsOf(text);

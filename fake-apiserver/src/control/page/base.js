@@ -1,14 +1,14 @@
 'use strict';
-// Everything shown comes from clients of the server: it becomes text, never HTML.
+// All displayed data comes from clients of the server, so it is inserted as text, never as HTML.
 
-const ROWS_MAX = 10000; // entries that the page keeps; the oldest go
+const ROWS_MAX = 10000; // maximum number of entries that the page keeps; the oldest are removed
 const ROW_HEIGHT = 22;
-const WATCHES_MAX = 200; // watches that are listed
-const TEXT_MAX = 200000; // characters of a body that are shown
-const NAMES_MAX = 200; // resources and clients that the filters propose
+const WATCHES_MAX = 200; // maximum number of listed watches
+const TEXT_MAX = 200000; // maximum number of displayed characters of a body
+const NAMES_MAX = 200; // maximum number of resources and clients that the filters propose
 const POLL_MS = 1000;
 const RETRY_MS = 1000;
-const MANY = 12; // so many objects of a kind are closed at first
+const MANY = 12; // maximum number of objects of a kind that is expanded at first
 const TOKEN = 'fake-apiserver-token';
 const VERBS = ['get', 'list', 'watch', 'create', 'update', 'patch', 'delete', 'deletecollection'];
 
@@ -16,7 +16,7 @@ const $ = (id) => document.getElementById(id);
 const count = (number) => number.toLocaleString('en');
 const placeOf = ({ namespace, name }) => [namespace, name].filter(Boolean).join('/');
 
-/** An element with these properties, and children that are elements or texts. */
+/** Creates an element with these properties and children, which are elements or strings. */
 function make(tag, properties, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

@@ -1,21 +1,21 @@
-// --- the cluster: kinds, and the objects of one as `kubectl get` shows them
+// --- the cluster: its kinds, and the objects of the selected kind as `kubectl get` shows them
 
 const cluster = {
-  at: undefined, // the revision that is shown; undefined: the present state
+  at: undefined, // the displayed revision; undefined for the current state
   oldest: 0, newest: 0, seen: undefined, kinds: [], resource: undefined, isChosen: false, table: undefined, sort: undefined,
   isDescending: false, fresh: new Set(), changes: new Map(), readTo: 0, isLoading: false, isStale: false,
 };
 
 const FRESH_MS = 1500;
-const WIDTH_ROWS = 400; // rows that decide how wide columns are
+const WIDTH_ROWS = 400; // number of rows that determine the widths of columns
 const WIDTH_MAX = 42;
-/** Resources that the cluster writes by itself; they are listed with the built-in ones. */
+/** Resources that components of the cluster write; they are listed together with the built-in resources. */
 const BACKGROUND = new Set(['apiservices.apiregistration.k8s.io', 'controllerrevisions.apps', 'endpoints',
   'endpointslices.discovery.k8s.io', 'events', 'leases.coordination.k8s.io']);
 const isSystem = (namespace) => /^kube-/.test(namespace);
 const stateQuery = (sign) => (cluster.at === undefined ? '' : `${sign}at=${cluster.at}`);
 
-/** Loads kinds and table again, once at a time, however often it is called. */
+/** Reloads the kinds and the table. Calls during a load are combined into one further load. */
 async function loadCluster() {
   if (cluster.isLoading) {
     cluster.isStale = true;
@@ -41,7 +41,7 @@ async function loadCluster() {
   }
 }
 
-/** Follows the present state, and the bounds of the history. */
+/** Updates the view after a write: the current state, or the range of the history. */
 function followCluster(revision) {
   if (cluster.seen === revision) return;
   if (cluster.at === undefined) loadCluster();
@@ -58,7 +58,7 @@ function countOf(kind) {
   return kind.namespaces[namespace] ?? 0;
 }
 
-/** Shows the namespaces and the kinds: first custom resources, then kinds with objects that somebody made. */
+/** Shows the namespaces and the kinds: custom resources first, then kinds with objects created since the start. */
 function showKinds() {
   const spaces = new Set(cluster.kinds.flatMap((it) => (it.isNamespaced ? Object.keys(it.namespaces) : [])));
   const select = $('namespace');
@@ -127,7 +127,7 @@ async function loadTable() {
   showRows();
 }
 
-/** The columns that are shown, with the place of their cells. */
+/** Returns the displayed columns, with the indexes of their cells. */
 function columnsOf(table) {
   const columns = table.columns.map((it, place) => ({ ...it, place }))
     .filter((it) => it.priority === 0 || $('wide').checked);
@@ -213,9 +213,9 @@ const rows = new List($('rows'), {
   },
 });
 
-// --- the moment that is shown
+// --- the displayed state
 
-/** Reads the writes that the page has not seen, oldest first, by revision. */
+/** Loads the writes since the last call, and removes the writes that are no longer in the history. */
 async function loadChanges() {
   const answer = await ask('GET', `/changes?since=${cluster.readTo}`);
   for (const it of answer.changes) cluster.changes.set(it.revision, it);
@@ -248,13 +248,13 @@ function showMoment() {
 
 let moving = 0;
 
-/** Shows the state after a write. */
+/** Shows the state after the write with this revision. */
 async function goTo(revision) {
   cluster.at = Math.max(cluster.oldest, Math.min(revision, cluster.newest));
   $('at').value = cluster.at;
   moving += 1;
   const mine = moving;
-  // While the slider moves, only the place where it comes to rest is loaded.
+  // While the slider moves, no state is loaded.
   await new Promise((resolve) => setTimeout(resolve, 60));
   if (mine !== moving) return;
   if (cluster.readTo < cluster.newest) await loadChanges().catch((error) => say(error.message, true));

@@ -1,10 +1,10 @@
-// --- two states, compared
+// --- the comparison of two states
 
 const tree = { roots: [], open: new Map(), revision: undefined, isLoading: false, total: 0 };
 
 const idOf = (it) => [it.apiVersion, it.kind, it.namespace, it.name].join('|');
 
-/** The objects in a tree: namespaces, kinds, objects, and below each what it owns. */
+/** Returns the tree of objects: namespaces, kinds, objects, and the dependents below each object. */
 function grow(objects, changes) {
   const marks = new Map();
   const fields = new Map();
@@ -69,7 +69,7 @@ async function loadObjects() {
   }
 }
 
-/** The rows of the open part of the tree that is searched for. */
+/** Shows the rows of the expanded part of the tree that match the search. */
 function flatten() {
   const find = $('find').value.trim().toLowerCase();
   const onlyChanges = tree.isCompared && $('changed').checked;
@@ -144,7 +144,7 @@ function fold(row, isOpen) {
 async function openObject(node) {
   const pane = $('object');
   pane.uid = node.it.uid;
-  // An object that is gone is shown as it was.
+  // A deleted object is shown in its last state.
   const state = node.mark === '−' ? $('from').value : $('to').value;
   let object;
   try {

@@ -1,6 +1,6 @@
 // --- watches, faults and snapshots
 
-/** Makes a list show items, each in an element of its own that stays, with the focus, while the item does. */
+/** Shows items in a list. The element of an item is reused while the item exists, so it keeps the focus. */
 function keyed(list, items, key, create, update) {
   const known = list.known ??= new Map();
   const gone = new Set(known.keys());
@@ -94,7 +94,7 @@ for (const verb of VERBS) {
   $('verbs').append(make('label', {}, make('input', { type: 'checkbox', name: 'verb', value: verb }), verb));
 }
 
-/** Lets the next request like this one fail with 503. */
+/** Makes the next request of this kind fail with 503. */
 function failNext(it) {
   const on = { verbs: [it.verb], resource: it.resource };
   if (it.namespace) on.namespace = it.namespace;
@@ -104,7 +104,7 @@ function failNext(it) {
   return order('POST', '/faults', rule, (answer) => `Fault: ${answer.fault}.`);
 }
 
-/** Fills the form with a fault for requests like this one. */
+/** Fills in the form for a fault that affects requests of this kind. */
 function prepareFault(it) {
   showControls(true);
   for (const box of $('verbs').querySelectorAll('input')) box.checked = box.value === it.verb;
@@ -171,7 +171,7 @@ function showSnapshots(answer) {
 
 const take = () => order('POST', '/snapshot', undefined, (it) => `Snapshot ${it.snapshot} was taken.`);
 
-/** Returns to a state. The present one is kept before, so that there is a way back. */
+/** Restores a state. The current state is saved before, so that it can be restored as well. */
 async function goBack(snapshot) {
   const kept = await take();
   if (!kept) return;
@@ -183,7 +183,7 @@ async function goBack(snapshot) {
 let isPolling = false;
 let polledAt;
 
-/** Shows what changes without an entry in the journal. */
+/** Updates the state that changes without an entry in the journal. */
 async function poll() {
   if (isPolling || document.hidden || $('token-dialog').open) return;
   isPolling = true;

@@ -8,7 +8,7 @@ function entryOf(value) {
   return { ...request, verb: request.verb ?? request.method, client: request.worker ?? request.client };
 }
 
-/** The text of an entry that a search looks at. */
+/** Returns the text of an entry for searches. */
 function searched(it) {
   it.searched ??= [it.path, it.namespace, it.name, it.client, it.resource, it.verb, it.body, ...(it.faults ?? [])]
     .join('\n').toLowerCase();
@@ -30,7 +30,7 @@ function filterOf() {
     '': () => true,
     faults: (it) => it.faults?.length > 0,
   }[status] ?? ((it) => (isClass ? Math.floor(it.code / 100) : it.code) === Number(status));
-  // `pods` is `pods/status`, too, as it is for faults.
+  // As in filters of faults, `pods` also matches `pods/status`.
   const isFor = (it) => it === resource || it.startsWith(`${resource}.`) || it.startsWith(`${resource}/`);
   return (it) => it.isGap || (isVerb(it) && isStatus(it) && (!resource || isFor(it.resource))
     && (!client || it.client.toLowerCase().includes(client)) && (!text || searched(it).includes(text)));
@@ -53,11 +53,11 @@ function propose(list, name) {
   $(list).append(make('option', { value: name }));
 }
 
-/** Takes in a page of the journal. */
+/** Adds a page of the journal. */
 function takeIn(page) {
   const { all } = journal;
   if (journal.next !== undefined && page.first < journal.next) {
-    // Another server, whose journal is read from its beginning.
+    // The server was restarted, so its journal is read from the beginning.
     say('The server was started again.');
     all.length = 0;
     journal.next = undefined;
@@ -97,7 +97,7 @@ function takeIn(page) {
   }
 }
 
-/** Reads the journal for ever; it goes on where it was when the connection breaks. */
+/** Reads the journal forever. After a broken connection, it continues after the last entry. */
 async function follow() {
   for (;;) {
     try {
@@ -192,12 +192,12 @@ const entries = new List($('entries'), {
 });
 entries.follows = true;
 
-/** JSON on lines of its own; else the text as it is. */
+/** Returns a text with indentation if it is JSON, otherwise unchanged. */
 function pretty(text) {
   try {
     text = JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    // Not JSON, and shown as it came.
+    // The text is not JSON.
   }
   const rest = text.length - TEXT_MAX;
   return rest > 0 ? `${text.slice(0, TEXT_MAX)}\n… ${count(rest)} characters more` : text;
@@ -221,10 +221,10 @@ async function openEntry(it) {
   try {
     read = await ask('GET', `/journal/${it.number}`);
   } catch {
-    // It has left the journal; what the page has is shown.
+    // The entry is no longer in the journal, so only the data of the list is shown.
     read = { entry: {}, user: '', answer: '' };
   }
-  // Another one may have been opened meanwhile.
+  // Another entry may have been opened in the meantime.
   if (pane.number !== it.number) return;
   const whole = read.entry.request ?? read.entry.event;
   const gone = whole && !whole.isCut ? '' : 'It is no longer in the journal.';
@@ -256,7 +256,7 @@ function narrow(id, value) {
   refilter();
 }
 
-/** Closes the detail of the view, and returns the focus to its list. */
+/** Closes the details of the view, and moves the focus to its list. */
 function closeDetail() {
   const [list, pane] = DETAILS[viewOf()];
   $(pane).hidden = true;

@@ -1,9 +1,9 @@
-// --- lists of which only the visible rows exist
+// --- lists that only create elements for visible rows
 
 let frame = 0;
 const dirty = new Set();
 
-/** Draws a list in the next frame, however often it is asked for. */
+/** Renders a list once in the next frame, regardless of the number of calls. */
 function draw(list) {
   dirty.add(list);
   frame ||= requestAnimationFrame(() => {
@@ -38,18 +38,18 @@ class List {
     draw(this);
   }
 
-  /** Fills all rows again, since more than their items decides how they look. */
+  /** Fills all rows again, because their content does not only depend on their items. */
   refill() {
     for (const row of this.pool) row.item = undefined;
     draw(this);
   }
 
-  /** Keeps the rows in place when the first ones go. */
+  /** Keeps the scroll position after the first rows were removed. */
   dropped(rows) {
     if (!this.follows) this.root.scrollTop -= rows * ROW_HEIGHT;
   }
 
-  /** Brings an item into sight. It stays there: the list no longer follows its end. */
+  /** Selects an item and scrolls to it. The list no longer follows its end. */
   select(item) {
     this.selected = item;
     this.follows = false;

@@ -1,4 +1,4 @@
-// --- one object: its surroundings, its YAML, its history, and what can be done to it
+// --- one object: related objects, YAML, history and actions
 
 const pane = { uid: undefined, tab: 'overview', shown: undefined, hasManagedFields: false, isTyped: false };
 
@@ -14,7 +14,7 @@ function closePane() {
   Object.assign(pane, { uid: undefined, shown: undefined, isTyped: false });
 }
 
-/** Shows the object as it is in the moment that the cluster shows; a text that is being edited stays. */
+/** Shows the object in the displayed state of the cluster. A text that is being edited is kept. */
 async function refreshPane() {
   const { uid, tab } = pane;
   if (!uid || pane.isTyped) return;
@@ -26,7 +26,7 @@ async function refreshPane() {
   try {
     object = await ask('GET', `/objects/${encodeURIComponent(uid)}${stateQuery('?')}`);
   } catch {
-    object = undefined; // It is gone in this state; its history may be known.
+    object = undefined; // The object does not exist in this state, but it may have a history.
   }
   let content;
   try {
@@ -68,7 +68,7 @@ function paneTools(object, isThere) {
     button('Close', closeDetail, 'small'));
 }
 
-/** Quotes an argument for a shell, if it needs quotes. */
+/** Quotes an argument for a shell if necessary. */
 const quoted = (text) => (/^[\w.,:/@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function kubectlLine({ metadata: { namespace, name } }) {
@@ -87,11 +87,11 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     say(`Copied: ${text}`);
   } catch {
-    say(text); // A page without a secure origin may not write to the clipboard; the line can be read.
+    say(text); // Without a secure origin, a page cannot write to the clipboard, so the line is shown.
   }
 }
 
-/** A button that opens another object. */
+/** Creates a button that opens another object. */
 function linkTo(it) {
   return button(`${it.kind} ${it.name}`, () => {
     if (it.resource !== cluster.resource) openKind(it.resource);
@@ -253,7 +253,7 @@ const PANES = {
   },
 };
 
-/** The lines of changed fields, `path: old -> new`, with the old and the new value marked. */
+/** Creates elements for changed fields, given as `path: old -> new`, with marked values. */
 function changeLines(lines) {
   return lines.map((line) => {
     const colon = line.indexOf(': ');

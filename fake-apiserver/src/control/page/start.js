@@ -1,7 +1,7 @@
 // --- views and controls
 
 const VIEWS = ['cluster', 'journal', 'timeline', 'objects'];
-/** The list of each view, and its detail. */
+/** The list of each view, and its details. */
 const DETAILS = { cluster: ['rows', 'pane'], journal: ['entries', 'entry'], timeline: ['steps', 'cause'],
   objects: ['tree', 'object'] };
 const SEARCHES = { cluster: 'rows-filter', journal: 'text', timeline: 'timeline-text', objects: 'find' };
@@ -38,7 +38,7 @@ $('unfilter').onclick = () => {
   refilter();
 };
 $('pause').onclick = () => setPaused(journal.pausedAt === undefined);
-// A link sends no token; with one, the trace is saved as a file.
+// A link cannot send a token. If the page has a token, it downloads the trace and saves it as a file.
 $('trace').onclick = async (event) => {
   const token = tokenOf();
   if (!token) return;
@@ -82,7 +82,7 @@ $('token-form').addEventListener('submit', () => {
   poll();
 });
 
-/** A link may bring the token behind `#`; it leaves the address at once, and so the history. */
+/** Reads the token after `#` in the address, and removes it from the address and from the history. */
 function takeTokenOfLink() {
   const [, token] = /^#token=(.+)$/.exec(location.hash) ?? [];
   if (!token) return;
@@ -90,7 +90,7 @@ function takeTokenOfLink() {
   history.replaceState(null, '', location.pathname + location.search);
 }
 
-/** A link may name the view: `?view=journal`. */
+/** Returns the view in the address, such as `?view=journal`. */
 function viewOfLink() {
   const view = new URLSearchParams(location.search).get('view');
   return VIEWS.includes(view) ? view : VIEWS[0];

@@ -1,13 +1,13 @@
-// --- the timeline: steps in lanes, a lane for each client, with causes and effects
+// --- the timeline: steps with their causes and effects, in a lane for each client
 
-const LANES_MAX = 12; // the clients beyond share the last lane
-const BEFORE_MAX = 1000; // steps among which a cause is searched
-const NEAR_MAX = 200; // steps between the last event of a client and an earlier one about the same object
-const EFFECTS_MAX = 200; // steps of a chain that are shown
+const LANES_MAX = 12; // maximum number of lanes; further clients share the first lane
+const BEFORE_MAX = 1000; // maximum number of steps that are searched for a cause or an effect
+const NEAR_MAX = 200; // maximum number of steps between an event about the same object and the request
+const EFFECTS_MAX = 200; // maximum number of displayed steps of a chain
 const READS = new Set(['get', 'list', 'watch', 'GET']);
 const timeline = { lanes: [], linked: new Set(), ordered: [] };
 
-/** Puts the steps in the order in which they began. The journal has a request when it is answered: after its event. */
+/** Sorts the steps by their start. The journal contains a request after the event that it causes. */
 function putInOrder() {
   const steps_ = journal.all.filter((it) => !it.isGap);
   timeline.ordered = steps_.sort((one, other) => one.atMs - other.atMs || Boolean(one.isEvent) - Boolean(other.isEvent)
@@ -17,7 +17,7 @@ function putInOrder() {
 const isWrite = (it) => !it.isEvent && !it.isGap && !READS.has(it.verb);
 const isBeat = (it) => /^(leases|events)(\.|\/|$)/.test(it.resource ?? '');
 
-/** Shows the steps that the filters leave, with a lane for each of their clients. */
+/** Shows the filtered steps, with a lane for each client. */
 function showSteps() {
   const [noReads, noWorkers, noBeats] = ['hide-reads', 'hide-workers', 'hide-beats'].map((id) => $(id).checked);
   const text = $('timeline-text').value.trim().toLowerCase();
@@ -84,7 +84,7 @@ function textOfStep(it) {
   return `${it.verb} ${what} ${it.code || 'no answer'}${revision}${faults}`;
 }
 
-/** The step before that may have led to this one: the write of an event, or the last event of a request's client. */
+/** Returns the probable cause of a step: the write of an event, or the last event of the client of a request. */
 function causeOf(it) {
   if (it.isEvent) return journal.writers.get(it.resourceVersion);
   const at = timeline.ordered.indexOf(it);
@@ -93,11 +93,11 @@ function causeOf(it) {
   for (let place = at - 1; place >= Math.max(0, at - BEFORE_MAX); place -= 1) {
     const before = timeline.ordered[place];
     if (it.worker) {
-      // Workers read the storage and have no watch: they follow the writes themselves.
+      // Workers read the storage instead of watching, so their cause is a write.
       if (before.resourceVersion && isWrite(before) && isNear(before)) return before;
     } else if (before.isEvent && before.client === it.client && before.verb !== 'BOOKMARK') {
       last ??= before;
-      // The event about the same object, or one whose name begins this one's, is likelier than the last event.
+      // An event about this object, or about an object whose name is a prefix, is more probable than the last event.
       if (isNear(before)) return before;
       if (at - place > NEAR_MAX) break;
     }
@@ -105,7 +105,7 @@ function causeOf(it) {
   return last;
 }
 
-/** The steps after this one that it may have led to: the events of a write, or what the client of an event wrote. */
+/** Returns the probable effects of a step: the events of a write, or the writes by the client of an event. */
 function effectsOf(it) {
   const at = timeline.ordered.indexOf(it);
   const after = timeline.ordered.slice(at + 1, at + BEFORE_MAX);
@@ -117,7 +117,7 @@ function effectsOf(it) {
   return after.filter((one) => isWrite(one) && one.client === it.client && causeOf(one) === it);
 }
 
-/** Shows the chain that led to a step, and the steps that it led to. */
+/** Shows the chain of causes of a step, and its effects. */
 function showCauses(it) {
   if (!it || it.isGap) return;
   if (viewOf() === 'timeline') putInOrder();

@@ -1,6 +1,6 @@
 // --- objects as YAML
 
-/** Texts that YAML would read as another type, or that need quotes for their characters. */
+/** Strings that need quotes in YAML because of their characters. */
 const NOT_PLAIN = /^$|^[\s\-?:,[\]{}#&*!|>'"%@`]|[:#]\s|:$|\s#|\s$|[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]/;
 const OTHER_TYPE = /^(?:~|null|true|false|yes|no|on|off|y|n|[-+]?\.?(?:inf|nan)|[-+.]?\d[\d_.:eExXoOa-fA-F+-]*|\d{4}-\d\d.*)$/i;
 
@@ -10,7 +10,7 @@ function scalarOf(value) {
   return value;
 }
 
-/** A value as lines of YAML, in the order of its keys. */
+/** Formats a value as YAML, in the order of its keys. */
 function yamlOf(value, indent = '') {
   if (Array.isArray(value)) {
     if (value.length === 0) return `${indent}[]\n`;
@@ -40,7 +40,7 @@ function inlineOf(value) {
 
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
-/** An object without the parts that hide the rest: managedFields and the annotation of kubectl apply. */
+/** Returns an object without managedFields and without the annotation of kubectl apply. */
 function withoutNoise(object) {
   const { managedFields: _, ...metadata } = object.metadata;
   if (metadata.annotations && LAST_APPLIED in metadata.annotations) {
@@ -51,7 +51,7 @@ function withoutNoise(object) {
   return { ...object, metadata };
 }
 
-/** The kind, version and names in each document of a text; YAML is read as far as these need it. */
+/** Returns the kind, version and names of each document in a text. Only these fields of YAML are parsed. */
 function documentsOf(text) {
   const documents = text.split(/^---.*$/m).filter((it) => it.replace(/^\s*#.*$/gm, '').trim());
   return documents.map((document) => {
@@ -59,7 +59,7 @@ function documentsOf(text) {
       const { apiVersion, kind, metadata } = JSON.parse(document);
       return { text: document, apiVersion, kind, name: metadata?.name, namespace: metadata?.namespace };
     } catch {
-      // YAML.
+      // The document is not JSON, so it is parsed as YAML.
     }
     const plain = (value) => value?.trim().replace(/^(['"])(.*)\1$/, '$2');
     const top = (key) => plain(new RegExp(`^${key}:[ \\t]*([^#\\n]+)`, 'm').exec(document)?.[1]);
