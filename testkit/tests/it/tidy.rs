@@ -3,6 +3,8 @@
 //! A failure contains the file, the line and the rule. CONTRIBUTING.md explains the reasons for the rules.
 
 mod bounds;
+#[cfg(unix)]
+mod checks;
 mod circles;
 mod english;
 mod open_types;
