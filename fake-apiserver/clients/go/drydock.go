@@ -246,6 +246,13 @@ func (s *Server) ReadEntry(number uint64) (entry map[string]any) {
 	return entry
 }
 
+// ReadTrace returns an HTML page with every step of the journal, and the fields that each write changed.
+func (s *Server) ReadTrace() (page string) {
+	s.t.Helper()
+	s.ask("GET", "/trace", nil, &page)
+	return page
+}
+
 // ClearJournal forgets the journal.
 func (s *Server) ClearJournal() { s.t.Helper(); s.ask("DELETE", "/journal", nil, nil) }
 
@@ -270,16 +277,11 @@ func (s *Server) ScriptPods(pods Pods, script map[string]any) {
 // ClearPods removes the scripts of Pods.
 func (s *Server) ClearPods() { s.t.Helper(); s.ask("DELETE", "/pods", nil, nil) }
 
-// StopNode stops the kubelet of a Node: its Pods no longer change, and after 50 s the Node is lost.
-func (s *Server) StopNode(node string) {
+// SetKubelet stops or starts the kubelet of a Node: "stopped" or "running". The Pods of a Node with a stopped kubelet
+// do not change, and after 50 s the Node is lost.
+func (s *Server) SetKubelet(node, kubelet string) {
 	s.t.Helper()
-	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": "stopped"}, nil)
-}
-
-// StartNode starts the stopped kubelet of a Node again.
-func (s *Server) StartNode(node string) {
-	s.t.Helper()
-	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": "running"}, nil)
+	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": kubelet}, nil)
 }
 
 // Compact forgets history: a watch that resumes from before gets 410.
@@ -293,67 +295,6 @@ func (s *Server) Restart(logIsLost bool, downMs uint64) {
 		log = "lost"
 	}
 	s.ask("POST", "/restart", map[string]any{"log": log, "downMs": downMs}, nil)
-}
-
-// TakeSnapshot keeps the state and returns its number.
-func (s *Server) TakeSnapshot() uint64 {
-	s.t.Helper()
-	var answer struct{ Snapshot uint64 }
-	s.ask("POST", "/snapshot", nil, &answer)
-	return answer.Snapshot
-}
-
-// ListSnapshots returns the kept "snapshots", and the newest "resourceVersion".
-func (s *Server) ListSnapshots() (states map[string]any) {
-	s.t.Helper()
-	s.ask("GET", "/snapshot", nil, &states)
-	return states
-}
-
-// Restore restores a state.
-func (s *Server) Restore(snapshot uint64) {
-	s.t.Helper()
-	s.ask("POST", "/restore", map[string]any{"snapshot": snapshot}, nil)
-}
-
-// Diff returns the changes since a state was kept.
-func (s *Server) Diff(snapshot uint64) (text string) {
-	s.t.Helper()
-	s.ask("GET", fmt.Sprint("/diff?from=", snapshot), nil, &text)
-	return text
-}
-
-// ReadWorld returns all objects as YAML.
-func (s *Server) ReadWorld() (text string) {
-	s.t.Helper()
-	s.ask("GET", "/world", nil, &text)
-	return text
-}
-
-// ListObjects returns the kinds, names and owners of all objects.
-func (s *Server) ListObjects() (objects []map[string]any) {
-	s.t.Helper()
-	s.ask("GET", "/objects", nil, &objects)
-	return objects
-}
-
-// ReadObject returns the object with a uid.
-func (s *Server) ReadObject(uid string) (object map[string]any) {
-	s.t.Helper()
-	s.ask("GET", "/objects/"+uid, nil, &object)
-	return object
-}
-
-// LoadObjects stores objects as they are, status and uid included.
-func (s *Server) LoadObjects(objects ...any) {
-	s.t.Helper()
-	s.ask("POST", "/objects", map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
-}
-
-// ApplyEvent changes the state as a watch event says: "ADDED", "MODIFIED" or "DELETED".
-func (s *Server) ApplyEvent(kind string, object any) {
-	s.t.Helper()
-	s.ask("POST", "/events", map[string]any{"type": kind, "object": object}, nil)
 }
 
 // Help lists the requests.

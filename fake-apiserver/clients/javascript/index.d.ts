@@ -45,8 +45,56 @@ export interface Snapshots {
 }
 
 export interface ObjectSummary {
-  apiVersion: string; kind: string; namespace: string; name: string; uid: string; resourceVersion: number;
-  isTerminating: boolean; owners: { uid: string; kind: string; name: string }[];
+  apiVersion: string; kind: string; resource: string; namespace: string; name: string; uid: string;
+  resourceVersion: number; isTerminating: boolean; owners: { uid: string; kind: string; name: string }[];
+}
+
+/** Selects a kept state, or the state after the write with the resourceVersion `at`; by default the current state. */
+export type State = { snapshot?: number; at?: undefined } | { snapshot?: undefined; at?: number };
+
+export interface Related {
+  /** Direct and indirect owners, direct owners first. */
+  owners: ObjectSummary[];
+  /** Direct and indirect dependents, each after its owner; `depth` begins with 1. */
+  owned: (ObjectSummary & { depth: number })[];
+  /** Events about the object, oldest first. */
+  events: { type: any; reason: any; message: any; count: any; source: any; last: any }[];
+}
+
+export interface Change {
+  revision: number; type: 'ADDED' | 'MODIFIED' | 'DELETED'; apiVersion: string | null; kind: string | null;
+  resource: string | null; namespace: string | null; name: string | null; uid: string | null;
+}
+
+/** The history begins at the revision `oldest`; `skipped` older writes are left out because of the size of the list. */
+export interface ChangeList { oldest: number; resourceVersion: number; skipped: number; changes: Change[] }
+
+/** A write to an object, with a line such as `spec.replicas: 2 -> 3` for each changed field. */
+export interface Revision extends Change {
+  changes: string[];
+  /** The request; null if the journal does not contain it. */
+  by: { number: number; atMs: number; client: string; user: string; verb: string; faults: string[] } | null;
+}
+
+export interface History { oldest: number; revisions: Revision[] }
+
+export interface Kinds {
+  resourceVersion: number; oldest: number; newest: number;
+  kinds: {
+    resource: string; apiVersion: string; kind: string; isNamespaced: boolean; isCustom: boolean;
+    /** The number of objects that the server did not start with. */
+    own: number;
+    /** The number of objects in each namespace; the empty name is for cluster-scoped objects. */
+    namespaces: Record<string, number>;
+  }[];
+}
+
+export interface Table {
+  resourceVersion: number; apiVersion: string; kind: string; isNamespaced: boolean; subresources: string[];
+  columns: { name: string; type: string; format: string; description: string; priority: number }[];
+  rows: {
+    uid: string; namespace: string; name: string; resourceVersion: number; isTerminating: boolean; cells: any[];
+  }[];
 }
 
 export interface PodScript {
@@ -84,23 +132,36 @@ export class Server {
   actOnWatches(on: Filter, action: WatchAction): Promise<number>;
   readJournal(since?: number): Promise<Journal>;
   readEntry(number: number): Promise<{ entry: { request: any } | { event: any }; user: string; answer: string }>;
+  /** An HTML page with every step of the journal, and the fields that each write changed. */
+  readTrace(): Promise<string>;
   clearJournal(): Promise<void>;
   setReplica(client: string, sees: 'everything' | 'nothingMore' | { asFarAs: number } | { behind: number }):
     Promise<{ sees: number | null; newest: number }>;
   skewClock(client: string, aheadMs: number): Promise<void>;
   scriptPods(script: PodScript, pods?: { labels?: string; namespace?: string; name?: string }): Promise<void>;
   clearPods(): Promise<void>;
-  stopNode(node: string): Promise<void>;
-  startNode(node: string): Promise<void>;
+  /** Stops or starts the kubelet of a Node. Its Pods do not change while it is stopped; after 50 s the Node is lost. */
+  setKubelet(node: string, kubelet: 'running' | 'stopped'): Promise<void>;
   compact(): Promise<number>;
   restart(options?: { log?: 'kept' | 'lost'; downMs?: number }): Promise<void>;
   takeSnapshot(): Promise<number>;
   listSnapshots(): Promise<Snapshots>;
   restore(snapshot: number): Promise<number>;
-  diff(snapshot: number): Promise<string>;
+  /** The changes from a kept state to a later one, by default the current state. */
+  diff(snapshot: number, to?: number): Promise<string>;
   readWorld(): Promise<string>;
-  listObjects(): Promise<ObjectSummary[]>;
-  readObject(uid: string): Promise<any>;
+  listObjects(state?: State): Promise<ObjectSummary[]>;
+  readObject(uid: string, state?: State): Promise<any>;
+  /** The revisions of an object: the fields that each write changed, and its author. */
+  readHistory(uid: string): Promise<History>;
+  /** The owners of an object, the objects that it owns, and Events about it. */
+  readRelated(uid: string, state?: State): Promise<Related>;
+  /** The writes in the history, after the resourceVersion `since`. */
+  listChanges(since?: number): Promise<ChangeList>;
+  /** The kinds that have objects. */
+  listKinds(state?: State): Promise<Kinds>;
+  /** The objects of a resource, such as `pods` or `deployments.apps`, as `kubectl get` shows them. */
+  readTable(resource: string, options?: State & { namespace?: string }): Promise<Table>;
   loadObjects(objects: object | object[] | string): Promise<number>;
   applyEvent(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: object): Promise<number>;
 }

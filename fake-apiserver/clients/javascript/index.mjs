@@ -117,6 +117,12 @@ export async function start(...args) {
   return new Server(child, ended, folder, kubeconfig, line.trim().slice(READY.length), token);
 }
 
+/** A path with these parameters, except those that are undefined. */
+function withQuery(path, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
+}
+
 /** A running server. */
 export class Server {
   #child;
@@ -214,6 +220,10 @@ export class Server {
     return this.#ask('GET', `/journal/${number}`);
   }
 
+  readTrace() {
+    return this.#ask('GET', '/trace');
+  }
+
   async clearJournal() {
     await this.#ask('DELETE', '/journal');
   }
@@ -234,12 +244,8 @@ export class Server {
     await this.#ask('DELETE', '/pods');
   }
 
-  async stopNode(node) {
-    await this.#ask('POST', '/nodes', { node, kubelet: 'stopped' });
-  }
-
-  async startNode(node) {
-    await this.#ask('POST', '/nodes', { node, kubelet: 'running' });
+  async setKubelet(node, kubelet) {
+    await this.#ask('POST', '/nodes', { node, kubelet });
   }
 
   async compact() {
@@ -262,20 +268,40 @@ export class Server {
     return (await this.#ask('POST', '/restore', { snapshot })).resourceVersion;
   }
 
-  diff(snapshot) {
-    return this.#ask('GET', `/diff?from=${snapshot}`);
+  diff(snapshot, to) {
+    return this.#ask('GET', withQuery('/diff', { from: snapshot, to }));
   }
 
   readWorld() {
     return this.#ask('GET', '/world');
   }
 
-  listObjects() {
-    return this.#ask('GET', '/objects');
+  listObjects(state) {
+    return this.#ask('GET', withQuery('/objects', state));
   }
 
-  readObject(uid) {
-    return this.#ask('GET', `/objects/${encodeURIComponent(uid)}`);
+  readObject(uid, state) {
+    return this.#ask('GET', withQuery(`/objects/${encodeURIComponent(uid)}`, state));
+  }
+
+  readHistory(uid) {
+    return this.#ask('GET', `/objects/${encodeURIComponent(uid)}/history`);
+  }
+
+  readRelated(uid, state) {
+    return this.#ask('GET', withQuery(`/objects/${encodeURIComponent(uid)}/related`, state));
+  }
+
+  listChanges(since) {
+    return this.#ask('GET', withQuery('/changes', { since }));
+  }
+
+  listKinds(state) {
+    return this.#ask('GET', withQuery('/kinds', state));
+  }
+
+  readTable(resource, { namespace, snapshot, at } = {}) {
+    return this.#ask('GET', withQuery('/table', { resource, namespace, snapshot, at }));
   }
 
   async loadObjects(objects) {

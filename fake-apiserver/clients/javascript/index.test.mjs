@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 
 import * as k8s from '@kubernetes/client-node';
 import { FailureFound, Refused, Server, explore, start } from './index.mjs';
@@ -38,17 +39,88 @@ test('a state is put back', async () => {
   assert.deepEqual((await core.listNamespacedConfigMap({ namespace: 'default' })).items, []);
 });
 
+test('the history contains each write and its author', async () => {
+  const of = (color) => ({ namespace: 'default', name: 'a', body: { ...map('a'), data: { color } } });
+  const created = await core.createNamespacedConfigMap(of('red'));
+  await core.replaceNamespacedConfigMap(of('blue'));
+  const { revisions } = await server.readHistory(created.metadata.uid);
+  assert.deepEqual(revisions.map((it) => [it.type, it.by.verb]), [['ADDED', 'create'], ['MODIFIED', 'update']]);
+  assert.ok(revisions[1].changes.includes('data.color: "red" -> "blue"'));
+  const { changes } = await server.listChanges(revisions[0].revision);
+  assert.equal(changes.find((it) => it.name === 'a').revision, revisions[1].revision);
+  assert.ok((await server.listChanges()).changes.length > changes.length);
+  assert.match(await server.readTrace(), /^<!doctype html>[^]*configmaps/);
+});
+
+test('an earlier state is read', async () => {
+  const uid = 'uid/of a';
+  await server.loadObjects({ ...map('a'), metadata: { name: 'a', namespace: 'default', uid } });
+  const before = await server.takeSnapshot();
+  const { resourceVersion } = await server.listSnapshots();
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'a', uid }];
+  await server.loadObjects({ ...map('b'), metadata: { name: 'b', namespace: 'default', ownerReferences } });
+  const after = await server.takeSnapshot();
+  const seen = async (state) => {
+    const { kinds } = await server.listKinds(state);
+    const { rows } = await server.readTable('configmaps', { namespace: 'default', ...state });
+    return {
+      named: (await server.listObjects(state)).some((it) => it.name === 'b'),
+      shown: rows.some((it) => it.name === 'b'),
+      owned: (await server.readRelated(uid, state)).owned.map((it) => it.name),
+      count: kinds.find((it) => it.kind === 'ConfigMap').namespaces.default,
+      uid: (await server.readObject(uid, state)).metadata.uid,
+    };
+  };
+  const alone = await seen({ snapshot: before });
+  assert.deepEqual(alone, { named: false, shown: false, owned: [], count: alone.count, uid });
+  const owning = await seen();
+  assert.deepEqual(owning, { named: true, shown: true, owned: ['b'], count: alone.count + 1, uid });
+  assert.deepEqual(await seen({ at: resourceVersion }), alone);
+  assert.deepEqual(await seen({ snapshot: after }), owning);
+  await server.loadObjects(map('c'));
+  assert.match(await server.diff(before), /default\/c/);
+  assert.doesNotMatch(await server.diff(before, after), /default\/c/);
+  await assert.rejects(server.listKinds({ snapshot: before, at: 1 }), /cannot be combined/);
+});
+
+test('a stopped kubelet starts no Pods', async () => {
+  await assert.rejects(server.setKubelet('stopped', 'stopped'), /--workers/);
+  const other = await start('--workers', 'all');
+  try {
+    const nodes = ['stopped', 'running'];
+    await other.loadObjects(nodes.map((name) => ({ apiVersion: 'v1', kind: 'Node', metadata: { name } })));
+    await other.setKubelet('stopped', 'stopped');
+    const pods = nodes.map((name) => ({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default' },
+      spec: { nodeName: name, containers: [{ name: 'main', image: 'i' }] },
+    }));
+    await other.loadObjects(pods);
+    const status = async (name) => {
+      const { columns, rows } = await other.readTable('pods');
+      return rows.find((it) => it.name === name).cells[columns.findIndex((it) => it.name === 'Status')];
+    };
+    while ((await status('running')) !== 'Running') await setTimeout(50);
+    assert.equal(await status('stopped'), 'Pending');
+    await other.setKubelet('stopped', 'running');
+    while ((await status('stopped')) !== 'Running') await setTimeout(50);
+  } finally {
+    await other.close();
+  }
+});
+
 test('what cannot be is said', async () => {
   await assert.rejects(server.injectFault({ effect: { status: { code: 200 } } }), Refused);
   await assert.rejects(start('--no-such-flag'), /--no-such-flag/);
 });
 
-test('every operation has a method', async () => {
+test('every operation has a method, and every method is an operation', async () => {
   const { paths } = await server.describe();
   const operations = Object.values(paths).flatMap((path) => Object.values(path));
-  for (const { operationId } of operations.filter((it) => it.operationId)) {
-    assert.equal(typeof Server.prototype[operationId], 'function', operationId);
-  }
+  const names = operations.map((it) => it.operationId).filter(Boolean);
+  const methods = Object.getOwnPropertyNames(Server.prototype);
+  assert.deepEqual(methods.filter((it) => !['constructor', 'close'].includes(it)).sort(), names.sort());
 });
 
 const scenario = `

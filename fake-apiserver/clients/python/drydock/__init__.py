@@ -53,6 +53,17 @@ def program():
     return found
 
 
+def _quoted(text):
+    """A text as a part of a path."""
+    return urllib.parse.quote(text, safe="")
+
+
+def _with(path, parameters):
+    """A path with those parameters that are not None."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urllib.parse.urlencode(given)}" if given else path
+
+
 def start(*args):
     """Starts a server on a free port, with these options of ``fake-apiserver``, and waits until it is ready."""
     return Server(args)
@@ -190,6 +201,10 @@ class Server:
         """Forgets the journal."""
         self._ask("DELETE", "/journal")
 
+    def read_trace(self):
+        """An HTML page with every step of the journal, and the fields that each write changed."""
+        return self._ask("GET", "/trace")
+
     def set_replica(self, client, sees):
         """Sets the view of a client: ``"everything"``, ``"nothingMore"``, ``{"behind": 3}``, ``{"asFarAs": 7}``."""
         return self._ask("POST", "/replicas", {"client": client, "sees": sees})
@@ -206,13 +221,12 @@ class Server:
         """Removes the scripts of Pods."""
         self._ask("DELETE", "/pods")
 
-    def stop_node(self, node):
-        """Stops the kubelet of a Node: its Pods no longer change, and after 50 s the Node is lost."""
-        self._ask("POST", "/nodes", {"node": node, "kubelet": "stopped"})
+    def set_kubelet(self, node, kubelet):
+        """Stops or starts the kubelet of a Node: ``"stopped"`` or ``"running"``.
 
-    def start_node(self, node):
-        """Starts the stopped kubelet of a Node again."""
-        self._ask("POST", "/nodes", {"node": node, "kubelet": "running"})
+        The Pods of a Node with a stopped kubelet do not change, and after 50 s the Node is lost.
+        """
+        self._ask("POST", "/nodes", {"node": node, "kubelet": kubelet})
 
     def compact(self):
         """Forgets history: a watch that resumes from before gets 410."""
@@ -234,21 +248,49 @@ class Server:
         """Restores a state."""
         return self._ask("POST", "/restore", {"snapshot": snapshot})["resourceVersion"]
 
-    def diff(self, snapshot):
-        """Returns the changes since a state was kept, as text."""
-        return self._ask("GET", f"/diff?from={snapshot}")
+    def diff(self, snapshot, to=None):
+        """The changes from a kept state to a later one, by default the current state, as text."""
+        return self._ask("GET", _with("/diff", {"from": snapshot, "to": to}))
 
     def read_world(self):
         """All objects, as YAML."""
         return self._ask("GET", "/world")
 
-    def list_objects(self):
-        """Lists all objects with their owners."""
-        return self._ask("GET", "/objects")
+    def list_objects(self, snapshot=None, at=None):
+        """Lists all objects with their owners.
 
-    def read_object(self, uid):
+        ``snapshot`` selects a kept state, and ``at`` the state after the write with this resourceVersion; by default,
+        the objects are those of the current state. The other methods with these parameters do the same.
+        """
+        return self._ask("GET", _with("/objects", {"snapshot": snapshot, "at": at}))
+
+    def read_object(self, uid, snapshot=None, at=None):
         """The object with a uid."""
-        return self._ask("GET", f"/objects/{uid}")
+        return self._ask("GET", _with(f"/objects/{_quoted(uid)}", {"snapshot": snapshot, "at": at}))
+
+    def read_history(self, uid):
+        """The ``revisions`` of the object with a uid: the fields that each write changed, and its author."""
+        return self._ask("GET", f"/objects/{_quoted(uid)}/history")
+
+    def read_related(self, uid, snapshot=None, at=None):
+        """The ``owners`` of the object with a uid, the objects that it owns (``owned``), and ``events`` about it."""
+        return self._ask("GET", _with(f"/objects/{_quoted(uid)}/related", {"snapshot": snapshot, "at": at}))
+
+    def list_changes(self, since=None):
+        """Lists the writes in the history, after the resourceVersion ``since``: ``changes``, beside ``oldest``."""
+        return self._ask("GET", _with("/changes", {"since": since}))
+
+    def list_kinds(self, snapshot=None, at=None):
+        """Lists the ``kinds`` that have objects, with the number of objects in each namespace."""
+        return self._ask("GET", _with("/kinds", {"snapshot": snapshot, "at": at}))
+
+    def read_table(self, resource, namespace=None, snapshot=None, at=None):
+        """The objects of a resource as ``kubectl get`` shows them: ``columns`` and ``rows``.
+
+        ``resource`` is a name such as ``"pods"`` or ``"deployments.apps"``.
+        """
+        query = {"resource": resource, "namespace": namespace, "snapshot": snapshot, "at": at}
+        return self._ask("GET", _with("/table", query))
 
     def load_objects(self, objects):
         """Stores objects as they are: an object, a list of them, or YAML. Returns how many."""

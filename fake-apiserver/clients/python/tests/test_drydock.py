@@ -42,6 +42,77 @@ def test_a_state_is_put_back(drydock):
     assert core.list_namespaced_config_map("default").items == []
 
 
+def test_the_history_contains_each_write_and_its_author(drydock):
+    core = client.CoreV1Api(drydock.api_client)
+    created = core.create_namespaced_config_map("default", {**config_map("a"), "data": {"color": "red"}})
+    core.patch_namespaced_config_map("a", "default", {"data": {"color": "blue"}})
+    first, second = drydock.read_history(created.metadata.uid)["revisions"]
+    assert (first["type"], second["type"]) == ("ADDED", "MODIFIED")
+    assert 'data.color: "red" -> "blue"' in second["changes"]
+    assert (first["by"]["verb"], second["by"]["verb"]) == ("create", "patch")
+    later = drydock.list_changes(first["revision"])["changes"]
+    assert [it["revision"] for it in later if it["uid"] == created.metadata.uid] == [second["revision"]]
+    assert len(drydock.list_changes()["changes"]) > len(later)
+    page = drydock.read_trace()
+    assert page.startswith("<!doctype html>") and "configmaps" in page
+
+
+def test_an_earlier_state_is_read(drydock):
+    owner = {**config_map("a"), "data": {"color": "red"}}
+    owner["metadata"]["uid"] = "uid/of a"
+    drydock.load_objects(owner)
+    before = drydock.take_snapshot()
+    version = drydock.list_snapshots()["resourceVersion"]
+    owned = config_map("b")
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "uid/of a"}]
+    drydock.load_objects(owned)
+    drydock.apply_event("MODIFIED", {**owner, "data": {"color": "blue"}})
+    after = drydock.take_snapshot()
+
+    def seen(**state):
+        names = {it["name"] for it in drydock.list_objects(**state) if it["kind"] == "ConfigMap"}
+        rows = {it["name"] for it in drydock.read_table("configmaps", "default", **state)["rows"]}
+        counts = [it["namespaces"] for it in drydock.list_kinds(**state)["kinds"] if it["kind"] == "ConfigMap"]
+        related = drydock.read_related("uid/of a", **state)["owned"]
+        color = drydock.read_object("uid/of a", **state)["data"]["color"]
+        return "b" in names, "b" in rows, counts[0]["default"], [it["name"] for it in related], color
+
+    alone, owning = seen(snapshot=before), seen()
+    assert alone[:2] == (False, False) and alone[3:] == ([], "red")
+    assert owning == (True, True, alone[2] + 1, ["b"], "blue")
+    assert seen(at=version) == alone
+    assert seen(snapshot=after) == owning
+    drydock.load_objects(config_map("c"))
+    assert "ConfigMap default/c" in drydock.diff(before)
+    assert "ConfigMap default/c" not in drydock.diff(before, after)
+    with pytest.raises(Refused, match="cannot be combined"):
+        drydock.list_objects(snapshot=before, at=version)
+    with pytest.raises(Refused, match="there is no resource nothing&more"):
+        drydock.read_table("nothing&more")
+
+
+@pytest.mark.drydock("--workers", "all")
+def test_a_stopped_kubelet_starts_no_pods(drydock):
+    nodes = ["stopped", "running"]
+    drydock.load_objects([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in nodes])
+    drydock.set_kubelet("stopped", "stopped")
+    core = client.CoreV1Api(drydock.api_client)
+    for name in nodes:
+        pod = {"spec": {"nodeName": name, "containers": [{"name": "main", "image": "i"}]}}
+        core.create_namespaced_pod("default", {"metadata": {"name": name}, **pod})
+
+    def wait_until_running(name):
+        for event in watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=20):
+            if (event["object"].metadata.name, event["object"].status.phase) == (name, "Running"):
+                return
+        raise AssertionError(f"the Pod {name} does not run")
+
+    wait_until_running("running")
+    assert core.read_namespaced_pod("stopped", "default").status.phase == "Pending"
+    drydock.set_kubelet("stopped", "running")
+    wait_until_running("stopped")
+
+
 @pytest.mark.drydock("--workers", "all")
 def test_a_container_fails_and_answers_commands(drydock):
     core = client.CoreV1Api(drydock.api_client)
