@@ -302,6 +302,31 @@ async fn streams_of_forwarded_ports_begin_with_the_port_number() {
     assert_eq!(seen, expected);
 }
 
+#[tokio::test]
+async fn channel_numbers_start_again_after_128_ports() {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let ports = vec!["5432"; 129].join(",");
+    let path = format!("/api/v1/namespaces/default/pods/db/portforward?ports={ports}");
+    let (mut socket, _) = connect(&serving, &path, "v4.channel.k8s.io")
+        .await
+        .expect("the connection is upgraded");
+    for channel in (0..=u8::MAX).chain(0..=1) {
+        let Some(Ok(Message::Binary(bytes))) = socket.next().await else {
+            panic!("the socket does not deliver a binary message")
+        };
+        assert_eq!(bytes[..], [channel, 0x38, 0x15]);
+    }
+    socket
+        .send(Message::binary(b"\xfewho?".to_vec()))
+        .await
+        .expect("the connection is open");
+    let Some(Ok(Message::Binary(bytes))) = socket.next().await else {
+        panic!("the socket does not deliver a binary message")
+    };
+    assert_eq!(bytes[..], b"\xfewho?!"[..]);
+}
+
 #[rstest]
 #[case::unknown_protocol(
     "db/exec?command=a&stdout=true",

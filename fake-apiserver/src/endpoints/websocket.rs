@@ -476,12 +476,13 @@ async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Resu
 }
 
 /// Forwards ports. Each port has a data channel and an error channel, in the order of the request. Both start with the
-/// port number.
+/// port number. As in the kubelet, the numbers of channels start again at 0 after 128 ports, and data for these channels
+/// belongs to the first 128 ports.
 async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) -> Result<(), Gone> {
     let ports: Vec<(u16, Option<&PortHandler>)> = asked.iter().map(|it| (*it, listening.get(it))).collect();
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); ports.len()];
     let mut done = vec![false; ports.len()];
-    for (number, (port, handler)) in (0_u8..).step_by(2).zip(&ports) {
+    for (number, (port, handler)) in (0..=u8::MAX).step_by(2).cycle().zip(&ports) {
         channels.send(number, &port.to_le_bytes()).await?;
         channels.send(number + 1, &port.to_le_bytes()).await?;
         if handler.is_none() {
