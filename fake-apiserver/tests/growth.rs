@@ -45,6 +45,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
@@ -213,6 +214,12 @@ fn applied(count: usize) -> Measured {
     }
 }
 
+fn moved_items(count: usize) -> Measured {
+    let items =
+        |key: &dyn Fn(usize) -> usize| thing(json!({"map": list(count, |at| json!({"k": format!("v{}", key(at))}))}));
+    Measured::patch(THINGS, items(&|at| at), MERGE, items(&|at| count - 1 - at))
+}
+
 fn ordered(count: usize) -> Measured {
     let before = variables(count, |at| json!({"name": format!("A{at}"), "value": "x"}));
     let order = list(count, |at| json!({"name": format!("A{at}")}));
@@ -236,6 +243,7 @@ fn ordered(count: usize) -> Measured {
 #[case::json_patch_additions_to_a_list(200, additions)]
 #[case::set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
 #[case::applied_map(201, applied)]
+#[case::moved_items_of_a_map(200, moved_items)]
 #[case::element_order_of_variables(200, ordered)]
 #[tokio::test(start_paused = true)]
 async fn allocations_grow_almost_linearly_with_the_request_size(

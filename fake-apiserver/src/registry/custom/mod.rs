@@ -17,6 +17,7 @@ pub(crate) mod declaration;
 mod engine;
 mod formats;
 mod json_type;
+mod keyed_items;
 mod keywords;
 mod metadata;
 mod number;

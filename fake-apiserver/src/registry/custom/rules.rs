@@ -10,7 +10,7 @@ use super::engine::{Compiled, Operands, evaluate};
 use super::path::Path;
 use super::properties::FieldsInOrder;
 use super::schema::{Additional, Structural};
-use super::validate::{ValueView, is_unchanged, old_item};
+use super::validate::{ValueView, is_unchanged, old_items};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::json::{Map, Value};
 use crate::registry::types::cursor::Cursor;
@@ -371,9 +371,11 @@ impl Run<'_> {
             }
             ValueView::Array(list) => {
                 let Some(items) = &node.items else { return };
+                let old = stored.old.and_then(|it| old_items(node, it));
+                let same = stored.same.and_then(|it| old_items(node, it));
                 for (index, item) in list.iter().enumerate() {
-                    let old = stored.old.and_then(|it| old_item(node, index, item, it));
-                    let same = stored.same.and_then(|it| old_item(node, index, item, it));
+                    let old = old.as_ref().and_then(|it| it.get(index, item));
+                    let same = same.as_ref().and_then(|it| it.get(index, item));
                     let stored = Stored {
                         old: old.map(ValueView::from),
                         same: same.map(ValueView::from),

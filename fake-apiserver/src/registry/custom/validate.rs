@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Number;
 
 use super::json_type::JsonType;
+use super::keyed_items::KeyedItems;
 use super::number::{Problem, integer, is_whole, problems};
 use super::path::Path;
 use super::properties::FieldsInOrder;
@@ -390,8 +391,9 @@ fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut O
 fn check_list(node: &Structural, list: &[Value], old: Option<ValueView<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     if let Some(items) = &node.items {
+        let stored = old.and_then(|old| old_items(node, old));
         for (index, item) in list.iter().enumerate() {
-            let old_item = old.and_then(|old| old_item(node, index, item, old));
+            let old_item = stored.as_ref().and_then(|it| it.get(index, item));
             check(
                 items,
                 item.into(),
@@ -491,15 +493,12 @@ fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
     }
 }
 
-/// Returns the stored item with the same keys in a list of type `map`. Items of other lists are not matched to stored
-/// items.
-pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: ValueView<'a>) -> Option<&'a Value> {
+/// Returns the stored items of a list of type `map`. Items of other lists are not matched to stored items.
+pub(super) fn old_items<'a>(node: &'a Structural, old: ValueView<'a>) -> Option<KeyedItems<'a>> {
     let (ListKind::Map(keys), ValueView::Array(old)) = (&node.list, old) else {
         return None;
     };
-    let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
-    // In most cases, the item has the same index.
-    old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
+    Some(KeyedItems::new(keys, old))
 }
 
 /// Returns `true` if a value is unchanged, as far as the schema permits the comparison. An undeclared field, or an item
@@ -516,9 +515,10 @@ pub(super) fn is_unchanged(node: &Structural, value: ValueView<'_>, old: ValueVi
                 })
         }
         (ValueView::Array(list), ValueView::Array(old_list)) => match (&node.list, node.items.as_deref()) {
-            (ListKind::Map(_), Some(items)) => {
+            (ListKind::Map(keys), Some(items)) => {
+                let stored = KeyedItems::new(keys, old_list);
                 let is_unchanged = |(index, item): (usize, &Value)| {
-                    let old = old_item(node, index, item, old);
+                    let old = stored.get(index, item);
                     old.is_some_and(|old| is_unchanged(items, item.into(), old.into()))
                 };
                 list.len() == old_list.len() && list.iter().enumerate().all(is_unchanged)
