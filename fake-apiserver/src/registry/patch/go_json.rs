@@ -9,6 +9,7 @@ use crate::api::json::syntax_error;
 use crate::api::json::{Map, Value};
 use crate::api::nesting;
 use crate::api::read::read;
+use crate::registry::types::decode::MOST_ERRORS;
 
 /// Parses a body. Fails with Go's message, such as `unexpected end of JSON input`.
 #[cfg(test)]
@@ -16,7 +17,7 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
     parse_with_duplicates(body).map(|(value, _)| value)
 }
 
-/// Parses a body, and returns its duplicate fields, such as `data.k`, each once.
+/// Parses a body, and returns its first duplicate fields, such as `data.k`, each once.
 pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     // Go reads invalid UTF-8 as replacement characters.
     let text = String::from_utf8_lossy(body);
@@ -129,7 +130,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 path: &mut *self.path,
                 found: &mut *self.found,
             })?;
-            if fields.insert(key.into(), value).is_some() && !self.found.contains(self.path) {
+            let is_duplicate = fields.insert(key.into(), value).is_some();
+            if is_duplicate && self.found.len() < MOST_ERRORS && !self.found.contains(self.path) {
                 self.found.push(self.path.clone());
             }
         }

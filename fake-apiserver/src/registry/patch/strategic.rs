@@ -1,5 +1,7 @@
 //! Strategic merge patch: the type defines which lists are merged and by which key (rules G4 to G7).
 
+use std::collections::BTreeSet;
+
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::ordering::{ItemKey, by_key, failed, is_in, merge_ordered, no_merge_key};
 use super::{Patched, cannot_apply};
@@ -150,14 +152,14 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Status> {
     let Value::Array(keep) = keep else {
         return Err(malformed("retainKeys"));
     };
-    let kept = |key: &str| keep.iter().any(|it| it.as_str() == Some(key));
+    let keep: BTreeSet<&str> = keep.iter().filter_map(Value::as_str).collect();
     for (key, value) in patch.iter() {
         let is_directive = key.starts_with(DELETE_FROM) || key.starts_with(SET_ORDER);
-        if !value.is_null() && !is_directive && !kept(key) {
+        if !value.is_null() && !is_directive && !keep.contains(key.as_str()) {
             return Err(malformed("retainKeys"));
         }
     }
-    original.retain(|key, _| kept(key));
+    original.retain(|key, _| keep.contains(key.as_str()));
     Ok(())
 }
 
@@ -291,7 +293,7 @@ fn merge_scalars(old: Vec<Value>, change: Vec<Value>, deletes: bool) -> Result<V
         return Ok(kept.map(|(item, _)| item).collect());
     }
     let mut merged = Vec::with_capacity(old.len() + change.len());
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for (item, key) in old
         .into_iter()
         .chain(change)

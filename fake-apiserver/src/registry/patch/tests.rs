@@ -127,6 +127,16 @@ fn unknown_and_duplicate_fields_in_patches_are_strict_errors() {
     assert_eq!(patched.value["data"]["k"], "2");
 }
 
+#[test]
+fn only_the_first_hundred_duplicate_fields_of_a_patch_are_reported() {
+    let fields: Vec<String> = (0..150).map(|at| format!(r#""k{at}":"1","k{at}":"2""#)).collect();
+    let body = format!(r#"{{"data":{{{}}}}}"#, fields.join(","));
+    let patched = merge_patch(config_map(), body.as_bytes()).expect("the patch applies");
+    let errors = patched.strict_errors;
+    assert_eq!(errors.len(), 100);
+    assert_eq!(errors[99], r#"duplicate field "data.k99""#);
+}
+
 #[rstest]
 #[case(json!({"data": {"m": null, "new": "n"}}), json!({"k": "v", "new": "n"}))]
 #[case(json!({"data": {"never": null}}), json!({"k": "v", "m": "moved"}))]

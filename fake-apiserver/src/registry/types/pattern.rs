@@ -59,6 +59,9 @@ impl Pattern {
 fn translate(pattern: &str) -> String {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len() + 8);
+    // The end of a POSIX class such as `[:alpha:]` is only searched if there is one, because searches up to the end of
+    // the pattern would take quadratic time.
+    let last_end = chars.windows(2).rposition(|it| it == [':', ']']);
     let mut at = 0;
     let mut in_class = false;
     // `]` is a literal directly after `[` or `[^`.
@@ -73,14 +76,14 @@ fn translate(pattern: &str) -> String {
                 translate_escape(escaped, in_class, &mut out);
             }
             '[' if in_class => {
-                let posix = chars.get(at) == Some(&':');
-                let end = (at..chars.len()).find(|&i| chars[i] == ':' && i > at && chars.get(i + 1) == Some(&']'));
-                match (posix, end) {
-                    (true, Some(end)) => {
+                let has_end = chars.get(at) == Some(&':') && last_end.is_some_and(|end| end > at);
+                let mut places = (at + 1..).take_while(|_| has_end);
+                match places.find(|&i| chars[i..].starts_with(&[':', ']'])) {
+                    Some(end) => {
                         out.extend(&chars[at - 1..end + 2]);
                         at = end + 2;
                     }
-                    _ => out.push_str("\\["),
+                    None => out.push_str("\\["),
                 }
             }
             '[' => {
@@ -191,6 +194,9 @@ mod tests {
     #[case("^[[]a]$", "[a]", true)]
     #[case("^[]a]+$", "]a", true)]
     #[case("^[[:alpha:]]+$", "ab", true)]
+    #[case("^[[:a]+$", "[:a", true)]
+    #[case("^[:]+[[:digit:]]$", ":1", true)]
+    #[case("^[[:digit:][:a]+$", "[:a1", true)]
     #[case("^{.*}$", "{x}", true)]
     #[case("^a{2,3}$", "aaa", true)]
     #[case("^[a&&b]+$", "a&b", true)]

@@ -1,5 +1,7 @@
 //! Validation of `spec.conversion` (rules O4, O10).
 
+use std::collections::BTreeSet;
+
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::dns1035_label;
@@ -38,8 +40,9 @@ fn validate_versions(versions: &Cursor<'_>, errors: &mut FieldErrors) {
     if all.is_empty() {
         return errors.required(versions, "");
     }
-    for (index, version) in versions.items("").enumerate() {
-        if all[..index].contains(&all[index]) {
+    let mut seen = BTreeSet::new();
+    for version in versions.items("") {
+        if !seen.insert(version.as_text()) {
             errors.invalid(version, version.as_text(), "duplicate version");
             continue;
         }

@@ -1,5 +1,7 @@
 //! Validation of a CRD's schema (rule O4). `structural.rs` checks that the schema is structural.
 
+use std::collections::BTreeSet;
+
 use super::{defaults, rules, structural};
 use crate::api::field::FieldErrors;
 use crate::api::json::{SmolStr, Value};
@@ -319,7 +321,8 @@ fn check_map_list(node: &Cursor<'_>, errors: &mut FieldErrors) {
         let text = "must be object if parent array's x-kubernetes-list-type is map";
         return errors.invalid(items.at("type"), kind, text);
     }
-    for (index, key) in list.texts("").enumerate() {
+    let mut seen = BTreeSet::new();
+    for key in list.texts("") {
         match items.property(key) {
             Some(property) if matches!(property.text("type"), "array" | "object") => {
                 let text = "must be a scalar type if parent array's x-kubernetes-list-type is map";
@@ -331,7 +334,7 @@ fn check_map_list(node: &Cursor<'_>, errors: &mut FieldErrors) {
                 errors.invalid(list, keys.to_vec(), text);
             }
         }
-        if keys[..index].contains(&keys[index]) {
+        if !seen.insert(key) {
             errors.invalid(list, keys.to_vec(), "must not contain duplicate entries");
         }
     }

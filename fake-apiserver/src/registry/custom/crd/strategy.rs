@@ -1,5 +1,7 @@
 //! `CrdStrategy`: defaults, preserved fields and validation of CRDs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::definition::condition_is;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
@@ -107,7 +109,7 @@ impl Strategy for CrdStrategy {
     }
 
     fn warnings(&self, crd: &Object, old: Option<&Object>) -> Vec<String> {
-        let before = old.map(schema_warnings).unwrap_or_default();
+        let before: BTreeSet<String> = old.map(schema_warnings).unwrap_or_default().into_iter().collect();
         let mut warnings = schema_warnings(crd);
         warnings.retain(|it| !before.contains(it));
         warnings
@@ -155,21 +157,24 @@ fn validate_status(crd: &Cursor<'_>, errors: &mut FieldErrors) {
         return errors.invalid(stored, Value::Null, "must have at least one stored version");
     }
     // As in Go, a version is removed when it is found, so a later version with the same name is not found.
-    let mut left: Vec<&str> = stored.texts("").collect();
+    let mut left: BTreeSet<&str> = stored.texts("").collect();
     for version in crd.items("spec.versions") {
         let name = version.text("name");
-        if version.is_true("storage") && !left.contains(&name) {
+        if version.is_true("storage") && !left.contains(name) {
             let text = format!("must have the storage version {name}");
             errors.invalid(stored, stored.to_value(), text);
         }
-        left.retain(|it| *it != name);
+        left.remove(name);
     }
     // As in Go, a version that is listed twice is only reported at its last index.
-    let names: Vec<&str> = stored.texts("").collect();
+    let last: BTreeMap<&str, usize> = stored.texts("").zip(0..).collect();
+    let declared: BTreeSet<&str> = crd
+        .maps("spec.versions")
+        .map(|it| Cursor::root(it).text("name"))
+        .collect();
     for (index, version) in stored.items("").enumerate() {
         let name = version.as_text();
-        let is_last = !names.iter().skip(index + 1).any(|it| *it == name);
-        if is_last && !crd.items("spec.versions").any(|it| it.text("name") == name) {
+        if last.get(name) == Some(&index) && !declared.contains(name) {
             let text = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in \
                  spec.versions until a storage migration ensures no data remains persisted in {name} and removes \
@@ -235,8 +240,9 @@ fn validate_preserve(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Fi
 /// Returns warnings about a CRD's schemas: for unknown formats, and for rules if the feature `cel` is disabled.
 fn schema_warnings(crd: &Object) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
+    let mut seen = BTreeSet::new();
     let mut add = |text: String| {
-        if !warnings.contains(&text) {
+        if seen.insert(text.clone()) {
             warnings.push(text);
         }
     };

@@ -11,8 +11,8 @@ use super::Text;
 use super::convert::Step;
 use crate::registry::types::schema::builtin::{Kind, Shape};
 
-/// Maximum number of strict errors that the server collects.
-const MOST_ERRORS: usize = 100;
+/// Maximum number of strict errors that the server collects for a body.
+pub(crate) const MOST_ERRORS: usize = 100;
 
 /// Returns the paths of duplicate keys, in the order of the document. The list is empty if the bytes are not JSON.
 pub(crate) fn duplicate_fields(text: Text<'_>) -> Vec<String> {
