@@ -52,6 +52,26 @@ pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> +
 /// DER tag of a SEQUENCE, the outermost element of certificates and keys.
 const SEQUENCE: u8 = 0x30;
 
+/// Returns Go's error for a base64-encoded CA bundle without a certificate (`TLSConfigFor` of client-go). An empty bundle
+/// is valid. Only the tag of the outermost DER element is checked.
+pub(crate) fn bundle_error(bundle: &str) -> Option<String> {
+    if bundle.is_empty() {
+        return None;
+    }
+    let blocks: Vec<PemBlock> = pem_blocks(bundle).collect();
+    let is_certificate = |it: &&PemBlock| it.kind == "CERTIFICATE" && !it.has_headers;
+    let certificates: Vec<&PemBlock> = blocks.iter().filter(is_certificate).collect();
+    if certificates.iter().any(|it| it.der.first() == Some(&SEQUENCE)) {
+        return None;
+    }
+    let why = match (blocks.is_empty(), certificates.is_empty()) {
+        (true, _) => "unable to parse bytes as PEM block",
+        (false, true) => "no valid certificate authority data seen",
+        (false, false) => "failed to parse certificate: x509: malformed certificate",
+    };
+    Some(format!("unable to load root certificates: {why}"))
+}
+
 /// Returns the error of Go's `tls.X509KeyPair` for a certificate and its key, both base64-encoded. Only the tag of the
 /// outermost DER element is checked, so a key that does not belong to the certificate is not detected.
 pub(crate) fn key_pair_error(certificate: &str, key: &str) -> Option<String> {

@@ -3,12 +3,20 @@
 use std::collections::BTreeSet;
 
 use crate::api::field::FieldErrors;
+use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::dns1035_label;
+use crate::registry::types::pem::bundle_error;
 use crate::registry::types::webhook_client::validate_client;
 
-/// Checks the conversion. Errors contain the paths of the internal type, which does not have the field `webhook`.
-pub(super) fn validate(conversion: &Cursor<'_>, errors: &mut FieldErrors) {
+/// Returns Go's error for the CA bundle of a CRD's conversion webhook, if the bundle is invalid.
+pub(super) fn invalid_bundle(crd: &Object) -> Option<String> {
+    bundle_error(Cursor::root(crd).text("spec.conversion.webhook.clientConfig.caBundle"))
+}
+
+/// Checks the conversion. Errors contain the paths of the internal type, which does not have the field `webhook`. An
+/// invalid CA bundle is an error if `requires_bundle` is set.
+pub(super) fn validate(conversion: &Cursor<'_>, requires_bundle: bool, errors: &mut FieldErrors) {
     if !conversion.is_set("") {
         return;
     }
@@ -30,7 +38,13 @@ pub(super) fn validate(conversion: &Cursor<'_>, errors: &mut FieldErrors) {
     }
     match client.is_set("") {
         false => errors.required(client, "required when strategy is set to Webhook"),
-        true => validate_client(&client, errors),
+        true => {
+            validate_client(&client, errors);
+            let bundle = client.at("caBundle");
+            if let Some(text) = bundle_error(bundle.as_text()).filter(|_| requires_bundle) {
+                errors.invalid(bundle, bundle.as_text(), text);
+            }
+        }
     }
     validate_versions(&versions, errors);
 }

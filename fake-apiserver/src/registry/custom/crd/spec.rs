@@ -13,8 +13,14 @@ use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 /// Path of the schema in a version.
 const SCHEMA: &str = "schema.openAPIV3Schema";
 
-/// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update.
-pub(super) fn validate(version: KubernetesVersion, spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> FieldErrors {
+/// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update. An invalid CA bundle of a conversion
+/// webhook is an error if `requires_bundle` is set.
+pub(super) fn validate(
+    version: KubernetesVersion,
+    spec: &Cursor<'_>,
+    old: Option<&Cursor<'_>>,
+    requires_bundle: bool,
+) -> FieldErrors {
     let mut errors = FieldErrors::new();
     check_group(&spec.at("group"), &mut errors);
     spec.at("scope")
@@ -39,7 +45,7 @@ pub(super) fn validate(version: KubernetesVersion, spec: &Cursor<'_>, old: Optio
         let text = "must be None if spec.preserveUnknownFields is true";
         errors.invalid(strategy, strategy.as_text(), text);
     }
-    conversion::validate(&conversion, &mut errors);
+    conversion::validate(&conversion, requires_bundle, &mut errors);
     errors
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::definition::{condition, condition_is};
 use super::super::schema::strings;
+use super::conversion;
 use crate::api::field::quote;
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
@@ -273,9 +274,14 @@ fn establish(crd: &Object, now: &str) -> Option<Object> {
         return None;
     }
     let mut next = crd.clone();
-    let message = "the initial names have been accepted";
-    set_condition(&mut next, "Established", "True", "InitialNamesAccepted", message, now);
-    Some(next)
+    if conversion::invalid_bundle(crd).is_some() {
+        let message = "The conversion webhook CABundle is invalid";
+        set_condition(&mut next, "Established", "False", "InvalidCABundle", message, now);
+    } else {
+        let message = "the initial names have been accepted";
+        set_condition(&mut next, "Established", "True", "InitialNamesAccepted", message, now);
+    }
+    (next != *crd).then_some(next)
 }
 
 fn status_mut(crd: &mut Object) -> Option<&mut Map> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::definition::condition_is;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
-use super::{defaults, rules, spec, status};
+use super::{conversion, defaults, rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
@@ -68,7 +68,7 @@ impl Strategy for CrdStrategy {
                 errors.invalid(name, name.as_text(), text);
             }
         }
-        errors.extend(spec::validate(self.version, &root.at("spec"), None));
+        errors.extend(spec::validate(self.version, &root.at("spec"), None, false));
         validate_status(&root, errors);
         validate_approval(&root, None, errors);
         validate_preserve(&root, None, errors);
@@ -100,8 +100,10 @@ impl Strategy for CrdStrategy {
         }
         let (root, old_root) = (Cursor::root(crd), Cursor::root(old));
         let (spec, old_spec) = (root.at("spec"), old_root.at("spec"));
-        errors.extend(spec::validate(self.version, &spec, Some(&old_spec)));
         let established = condition_is(old, "Established", "True");
+        // Stored invalid bundles may be kept (`allowInvalidCABundle`).
+        let requires_bundle = established && conversion::invalid_bundle(old).is_none();
+        errors.extend(spec::validate(self.version, &spec, Some(&old_spec), requires_bundle));
         spec::validate_immutable(&spec, &old_spec, established, errors);
         validate_status(&root, errors);
         validate_approval(&root, Some(&old_root), errors);

@@ -282,6 +282,51 @@ fn o2_crd_is_established_after_its_names_are_accepted() {
     assert_eq!(established["status"]["acceptedNames"], names);
 }
 
+/// `{"a": 1}` in base64; the outermost element is not a DER SEQUENCE.
+const NO_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\neyJhIjogMX0=\n-----END CERTIFICATE-----\n";
+/// A block with a certificate, as far as the server checks it.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+
+fn converted(bundle: &str) -> Object {
+    use base64::Engine as _;
+    let bundle = base64::engine::general_purpose::STANDARD.encode(bundle);
+    let client = json!({"url": "https://x.example/y", "caBundle": bundle});
+    let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+    let conversion = json!({"strategy": "Webhook", "webhook": webhook});
+    crd_with(json!([plain()]), json!({"conversion": conversion}))
+}
+
+#[rstest::rstest]
+#[case::no_pem("\n", "unable to parse bytes as PEM block")]
+#[case::no_certificate(NO_CERTIFICATE, "failed to parse certificate: x509: malformed certificate")]
+#[case::key(
+    "-----BEGIN X-----\nMAA=\n-----END X-----\n",
+    "no valid certificate authority data seen"
+)]
+fn o10_crd_with_an_invalid_ca_bundle_is_not_established(#[case] bundle: &str, #[case] why: &str) {
+    assert_eq!(errors(converted(bundle)), Vec::<String>::new());
+    let (waiting, writes) = settled(created(converted(bundle)), &[]);
+    let message = "The conversion webhook CABundle is invalid";
+    let refused = condition("Established", "False", "InvalidCABundle", message);
+    assert_eq!((writes, &waiting["status"]["conditions"][1]), (2, &refused));
+    let (established, _) = settled(created(converted(CERTIFICATE)), &[]);
+    let update = |old: &Object| {
+        let (mut new, mut errors) = (converted(bundle), FieldErrors::new());
+        in_context("", |context| {
+            CRDS.default(&mut new);
+            CRDS.prepare_for_update(&mut new, old, context);
+            CRDS.validate_update(&new, old, &mut errors, context);
+        });
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let shown = converted(bundle)["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].to_string();
+    let text = format!(
+        "spec.conversion.webhookClientConfig.caBundle: Invalid value: {shown}: unable to load root certificates: {why}"
+    );
+    assert_eq!(update(&established), [text]);
+    assert_eq!(update(&waiting), Vec::<String>::new());
+}
+
 #[rstest::rstest]
 #[case(json!({"plural": "gadgets", "kind": "Widget", "listKind": "GadgetList"}), "KindConflict", "Widget",
     json!({"plural": "gadgets", "kind": "", "listKind": "GadgetList"}))]

@@ -206,7 +206,12 @@ fn stored_rules_are_exempt_from_the_cost_limit_if_the_schema_is_unchanged(
     let (new, old) = (spec("10"), old_bound.map(spec));
     let path = FieldPath::new("spec");
     let old = old.as_ref().map(|old| Cursor::map_at(old, &path));
-    let errors = super::super::spec::validate(KubernetesVersion::V1_36, &Cursor::map_at(&new, &path), old.as_ref());
+    let errors = super::super::spec::validate(
+        KubernetesVersion::V1_36,
+        &Cursor::map_at(&new, &path),
+        old.as_ref(),
+        false,
+    );
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts
