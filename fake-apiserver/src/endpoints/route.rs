@@ -138,9 +138,7 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
             negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
             return Err(Status::bad_request("name must be provided"));
         }
-        (&Method::PUT, false) if row.is_custom() && !path.namespace.is_empty() => {
-            return Err(Status::bad_request("name must be provided"));
-        }
+        (&Method::PUT, false) if row.is_custom() => return Err(Status::bad_request("name must be provided")),
         (&Method::PATCH, true) => Verb::Patch,
         (&Method::DELETE, true) => Verb::Delete,
         (&Method::DELETE, false) => Verb::DeleteCollection,

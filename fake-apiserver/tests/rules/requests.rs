@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{MERGE, config_map, get, message, post, send};
+use crate::ask::{MERGE, config_map, get, message, post, put, send};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -156,4 +156,20 @@ async fn malformed_query_parameters_are_ignored(#[case] query: &str) {
     let path = format!("{MAPS}?{query}");
     let (code, answer) = post(&ApiServer::start(), &path, &config_map("a", json!({}))).await;
     assert_eq!(code, 201, "{answer}");
+}
+
+#[rstest]
+#[case::namespaced("Namespaced", "/apis/example.com/v1/namespaces/default/lamps")]
+#[case::cluster_scoped("Cluster", "/apis/example.com/v1/lamps")]
+#[tokio::test]
+async fn put_to_a_collection_of_custom_resources_requires_a_name(#[case] scope: &str, #[case] path: &str) {
+    let server = ApiServer::start();
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let crd = json!({"metadata": {"name": "lamps.example.com"}, "spec": {"group": "example.com", "scope": scope,
+        "names": {"plural": "lamps", "kind": "Lamp"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(post(&server, crds, &crd).await.0, 201);
+    let (code, answer) = put(&server, path, &json!({})).await;
+    assert_eq!((code, message(&answer)), (400, "name must be provided"));
 }
