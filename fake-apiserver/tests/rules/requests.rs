@@ -173,3 +173,35 @@ async fn put_to_a_collection_of_custom_resources_requires_a_name(#[case] scope: 
     let (code, answer) = put(&server, path, &json!({})).await;
     assert_eq!((code, message(&answer)), (400, "name must be provided"));
 }
+
+#[rstest]
+#[case::events("events", 1)]
+#[case::cached_resource("configmaps", 2)]
+#[tokio::test]
+async fn list_from_any_version_has_pages_without_a_watch_cache(#[case] resource: &str, #[case] expected: usize) {
+    let server = ApiServer::start();
+    let path = format!("/api/v1/namespaces/default/{resource}");
+    for name in ["a", "b"] {
+        let mut object = json!({"metadata": {"name": name}});
+        if resource == "events" {
+            object["involvedObject"] = json!({"namespace": "default"});
+        }
+        assert_eq!(post(&server, &path, &object).await.0, 201);
+    }
+    let (_, list) = get(&server, &format!("{path}?limit=1&resourceVersion=0")).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(expected), "{list}");
+    assert_eq!(list["metadata"]["continue"].is_string(), expected == 1);
+}
+
+#[tokio::test]
+async fn list_of_one_object_with_a_limit_is_not_exact() {
+    let server = ApiServer::start();
+    let (_, old) = post(&server, MAPS, &config_map("a", json!({"k": "old"}))).await;
+    put(&server, &format!("{MAPS}/a"), &config_map("a", json!({"k": "new"}))).await;
+    let version = old["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let of_one = format!("{MAPS}?limit=1&resourceVersion={version}&fieldSelector=metadata.name%3Da");
+    let (_, list) = get(&server, &of_one).await;
+    assert_eq!(list["items"][0]["data"]["k"], "new", "{list}");
+    let (_, list) = get(&server, &format!("{of_one}&resourceVersionMatch=Exact")).await;
+    assert_eq!(list["items"][0]["data"]["k"], "old", "{list}");
+}

@@ -91,9 +91,9 @@ impl Reader {
             false => status,
         })?;
         if let Some(revision) = revision {
-            self.reach_for(row, revision, client).await?;
+            self.reach_for(is_cached(row), revision, client).await?;
             stored = self.store.get(&row.storage, &key);
-            if self.is_behind(client) {
+            if is_cached(row) && self.is_behind(client) {
                 let range = WatchScope::Object(key).range();
                 stored = self.cached(row, client).range(&range).next().cloned();
             }
@@ -161,34 +161,39 @@ impl Reader {
     ) -> Result<ListPage, Status> {
         let filter = filter(row, info, options)?;
         let version = options.resource_version.as_str();
+        // Only the watch cache ignores the limit of a list from any version.
+        let limit = if version == "0" && is_cached(row) {
+            0
+        } else {
+            options.limit
+        };
         if !options.continue_token.is_empty() {
             let token = continue_token::decode(&options.continue_token)?;
             if !matches!(version, "" | "0") {
                 let why = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(why));
             }
-            let limit = if version == "0" { 0 } else { options.limit };
             return self.list_rest(row, filter, token, limit);
         }
         let revision = parse_version(version)?;
-        let limit = if revision == Some(0) { 0 } else { options.limit };
-        let exact = match options.version_match {
-            Some(VersionMatch::Exact) => true,
-            Some(VersionMatch::NotOlderThan) => false,
-            None => limit > 0 && revision.is_some_and(|it| it > 0),
-        };
+        // A list that selects one object by its name has no pages.
+        let is_single = matches!(filter.scope, WatchScope::Object(_));
+        let is_page_of = options.version_match.is_none() && limit > 0 && revision.is_some_and(|it| it > 0);
+        let exact = options.version_match == Some(VersionMatch::Exact) || (is_page_of && !is_single);
+        // The watch cache has only the latest version of an object.
+        let is_cached = is_cached(row) && !(is_single && (exact || is_page_of));
         if let Some(revision) = revision {
             // An exact revision is read from etcd, which is never stale.
             let reader = if exact { NOBODY } else { client };
-            self.reach_for(row, revision, reader).await?;
+            self.reach_for(is_cached, revision, reader).await?;
         }
         let snapshot = match revision {
             Some(revision) if exact => {
                 let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
                 self.snapshot_of_etcd(row, revision).map_err(too_old)?
             }
-            Some(_) => self.cached(row, client),
-            None => self.store.snapshot(&row.storage),
+            Some(_) if is_cached => self.cached(row, client),
+            Some(_) | None => self.store.snapshot(&row.storage),
         };
         let range = filter.scope.range();
         Ok(page(snapshot, range, filter, limit))
@@ -254,14 +259,14 @@ impl Reader {
         })
     }
 
-    /// Same as [`reach`](Self::reach), for a read of a resource. Resources without a watch cache are read from etcd,
-    /// which does not wait.
-    async fn reach_for(&self, row: &Row, revision: Revision, client: &str) -> Result<(), Status> {
+    /// Same as [`reach`](Self::reach), for a read from the watch cache or from etcd, which does not wait.
+    async fn reach_for(&self, is_cached: bool, revision: Revision, client: &str) -> Result<(), Status> {
         let newest = self.store.revision();
-        if !is_cached(row) && revision > newest {
-            return Err(Status::too_large_resource_version_of_etcd(revision, newest));
+        match (is_cached, revision > newest) {
+            (true, _) => self.reach(revision, client).await,
+            (false, true) => Err(Status::too_large_resource_version_of_etcd(revision, newest)),
+            (false, false) => Ok(()),
         }
-        self.reach(revision, client).await
     }
 
     /// Waits until the client's replica has reached a revision; fails like kube-apiserver if that takes too long (rule
