@@ -332,3 +332,21 @@ async fn p3_admission_requests_of_a_collection_delete_have_no_name() {
     let of = |name: &str| (String::new(), "default".to_owned(), Value::from(name));
     assert_eq!(*seen.lock().expect("the lock is not poisoned"), [of("a"), of("b")]);
 }
+
+#[rstest]
+#[case::exec("pods/a/exec?dryRun=All&command=sh")]
+#[case::empty_value("pods/a/attach?dryRun=")]
+#[case::port_forward("pods/a/portforward?dryRun=x")]
+#[case::proxy("services/a/proxy?dryRun=All")]
+#[tokio::test(start_paused = true)]
+async fn i7_dry_run_of_a_connection_is_refused_before_admission(
+    #[case] path: &str,
+    #[values(Method::GET, Method::POST)] method: Method,
+) {
+    let server = ApiServer::builder()
+        .validate("w.example.com", |_| Err::<(), _>("no connections"))
+        .start();
+    let path = format!("/api/v1/namespaces/default/{path}");
+    let answer = ask(&server, method, &path, Value::Null).await;
+    assert_eq!(answer.failure(), (400, "dryRun is not supported"));
+}

@@ -18,6 +18,9 @@ use crate::registry::answer::{Answer, Written};
 
 impl Registry {
     pub(super) async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        if request.query.get("dryRun").is_some() {
+            return Err(Status::bad_request("dryRun is not supported"));
+        }
         self.admit_options(request).await?;
         self.check_create(request)?;
         let connection = self.open(request).await?;
