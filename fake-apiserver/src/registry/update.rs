@@ -31,6 +31,11 @@ pub(super) trait Change: Sync {
     /// Returns the new object. Called again if the old object has changed in the meantime.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
+    /// Returns the resourceVersion that the stored object must have; `None` if any version may be changed.
+    fn required_version(&self) -> Option<&str> {
+        None
+    }
+
     /// Determines the owners of fields and discards the result, to find the webhook conversions that `next` needs.
     fn track(&self, _types: &Types<'_, '_>, _old: &Object) {}
 
@@ -93,7 +98,7 @@ impl Registry {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             }
             if !object.uid().is_empty() {
-                return Err(uid_mismatch(request, &key, object.uid(), ""));
+                return Err(unmet(request, &key, "UID", object.uid(), ""));
             }
             drop_version(request, object)?;
             return self.create(request, decoded).await;
@@ -125,7 +130,13 @@ impl Registry {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             };
             if let Some(uid) = uid.filter(|it| **it != *stored.body.uid) {
-                return Err(uid_mismatch(request, &key, uid, &stored.body.uid));
+                return Err(unmet(request, &key, "UID", uid, &stored.body.uid));
+            }
+            if let Some(version) = change.required_version() {
+                let found = stored.revision.to_string();
+                if version != found {
+                    return Err(unmet(request, &key, "ResourceVersion", version, &found));
+                }
             }
             self.reader.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(written) = self.change_once(request, &stored, change).await? {
@@ -477,14 +488,14 @@ pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> R
     Ok(())
 }
 
-/// Returns the error 409 for a PUT with the uid of another or a deleted object (rule A7).
-fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
+/// Returns the error 409 for an unmet precondition, such as the uid of another or a deleted object (rule A7).
+fn unmet(request: &WriteRequest<'_>, key: &Key, field: &str, wanted: &str, found: &str) -> Status {
     let row = request.row;
     // In a dry run, kube-apiserver's key does not have the prefix of etcd.
     let prefix = if request.options.dry_run { "" } else { "/registry" };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {prefix}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-         failed: UID in precondition: {wanted}, UID in object meta: {found}",
+         failed: {field} in precondition: {wanted}, {field} in object meta: {found}",
         row.etcd_key(key.as_str())
     );
     Status::conflict(&row.info.group_resource(), &request.info.name, why)

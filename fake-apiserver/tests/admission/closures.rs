@@ -350,3 +350,29 @@ async fn i7_dry_run_of_a_connection_is_refused_before_admission(
     let answer = ask(&server, method, &path, Value::Null).await;
     assert_eq!(answer.failure(), (400, "dryRun is not supported"));
 }
+
+#[rstest]
+#[case::of_the_pod("pods/p/binding", "pods/binding")]
+#[case::collection("bindings", "bindings/")]
+#[tokio::test(start_paused = true)]
+async fn i4_both_phases_of_admission_see_the_requested_path_of_a_binding(#[case] path: &str, #[case] expected: &str) {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let see = || {
+        let kept = std::sync::Arc::clone(&seen);
+        move |request: &AdmissionRequest| {
+            let line = format!("{}/{}", request.resource.resource, request.sub_resource);
+            kept.lock().expect("the lock is not poisoned").push(line);
+            AdmissionResponse::allow()
+        }
+    };
+    let server = ApiServer::builder()
+        .mutate("m.example.com", see())
+        .validate("v.example.com", see())
+        .start();
+    let containers = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": containers});
+    server.load([pod]).expect("the object is valid");
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    made(&post(&server, &format!("/api/v1/namespaces/default/{path}"), binding).await);
+    assert_eq!(*seen.lock().expect("the lock is not poisoned"), [expected, expected]);
+}

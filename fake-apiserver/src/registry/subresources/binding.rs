@@ -15,23 +15,34 @@ use crate::registry::kinds::metadata;
 use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::decode::Wanted;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::update::Change;
+
+const BINDING: Wanted<'static> = Wanted {
+    group: "",
+    version: "v1",
+    kind: "Binding",
+    shape: None,
+};
 
 impl Registry {
     /// Handles a POST of `pods/{name}/binding` (`BindingREST.Create`).
     pub(super) async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
-        let mut binding = request.object.clone();
-        binding.insert("kind".into(), "Binding".into());
-        binding.insert("apiVersion".into(), "v1".into());
+        let Decoded {
+            object: mut binding,
+            warnings,
+            ..
+        } = request.read(request.object.clone(), BINDING, &options)?;
+        request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         let write = request.write(&options);
         let binding = self.admission.mutate_posted(&write, binding).await?;
         if binding.name() != request.info.name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
-        self.assign_pod(&write, binding).await
+        self.assign_pod(&write, &write, binding).await
     }
 
     /// Handles a POST of the collection `bindings`. The name of the Pod is in the body (`LegacyBindingREST.Create`).
@@ -43,10 +54,8 @@ impl Registry {
         } = decoded;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
-        // Unlike `pods/binding`, this endpoint ignores preconditions.
-        for field in ["uid", "resourceVersion"] {
-            binding.metadata_mut().remove(field);
-        }
+        // Unlike `pods/binding`, this endpoint ignores the uid.
+        binding.metadata_mut().remove("uid");
         let binding = self.admission.mutate_posted(request, binding).await?;
         let scheme = self.reader.scheme();
         let pods = scheme
@@ -63,17 +72,23 @@ impl Registry {
             info: &info,
             ..*request
         };
-        self.assign_pod(&write, binding).await
+        self.assign_pod(request, &write, binding).await
     }
 
-    /// Assigns a Pod to its Node. Fails if the Pod already has a Node, is being deleted or has scheduling gates.
-    async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
+    /// Assigns a Pod to its Node with the write `write`, after admission of `request`. Fails if the Pod already has a
+    /// Node, is being deleted or has scheduling gates.
+    async fn assign_pod(
+        &self,
+        request: &WriteRequest<'_>,
+        write: &WriteRequest<'_>,
+        binding: Object,
+    ) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);
         if !errors.is_empty() {
             return Err(Status::new(500, "", errors.aggregate()));
         }
-        let binding = self.admission.check_posted(write, binding).await?;
+        let binding = self.admission.check_posted(request, binding).await?;
         let now = self.reader.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
         // Warnings about the Pod are dropped, because the client did not send it.
@@ -150,6 +165,10 @@ impl Change for Bound<'_> {
         });
         set_condition(&mut pod, condition);
         Ok(Decoded::made(pod))
+    }
+
+    fn required_version(&self) -> Option<&str> {
+        Some(self.binding.meta_str("resourceVersion")).filter(|it| !it.is_empty())
     }
 
     fn is_tracked(&self) -> bool {
