@@ -869,8 +869,9 @@ async fn finalizers_of_a_trust_bundle_may_change_without_permission_to_attest() 
 }
 
 #[rstest]
-#[case::no_permission(&[], 422)]
-#[case::signer(&["example.com/s"], 200)]
+#[case::no_permission(&[], "Issued", 422)]
+#[case::no_permission_to_deny(&[], "Denied", 422)]
+#[case::signer(&["example.com/s"], "Issued", 200)]
 #[tokio::test(start_paused = true)]
 async fn pod_certificate_requires_permission_to_sign(#[case] signers: &[&str], #[case] code: u16) {
     let server = server_with_signers("sign", signers);
@@ -882,9 +883,12 @@ async fn pod_certificate_requires_permission_to_sign(#[case] signers: &[&str], #
     });
     server.load([request]).expect("the request is valid");
     let times = ["2026-01-01T00:00:00Z", "2026-01-01T12:00:00Z", "2026-01-02T00:00:00Z"];
-    let issued = json!({"type": "Issued", "status": "True", "reason": "r", "lastTransitionTime": times[0]});
-    let status = json!({"status": {"conditions": [issued], "certificateChain": authority(), "notBefore": times[0],
-        "beginRefreshAt": times[1], "notAfter": times[2]}});
+    let condition = json!({"type": condition, "status": "True", "reason": "r", "lastTransitionTime": times[0]});
+    let mut status = json!({"status": {"conditions": [condition]}});
+    if condition["type"] == "Issued" {
+        status = json!({"status": {"conditions": [condition], "certificateChain": authority(), "notBefore": times[0],
+            "beginRefreshAt": times[1], "notAfter": times[2]}});
+    }
     let path = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests/a/status";
     let (found, answer) = send_as_dev(&server, "PATCH", path, &status).await;
     assert_eq!(found, code, "{answer}");

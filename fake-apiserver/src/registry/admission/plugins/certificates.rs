@@ -4,6 +4,7 @@
 
 use super::Plugin;
 use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::rbac;
 use crate::api::status::Status;
@@ -56,15 +57,14 @@ fn check_bundle(admission: &Admission, attributes: &Attributes<'_>, object: &Obj
     ))
 }
 
-/// Checks that the user may sign for the signer of a PodCertificateRequest whose certificates change. In
-/// kube-apiserver, this is part of the validation.
+/// Checks that the user may sign for the signer of a PodCertificateRequest whose status changes. In kube-apiserver, this
+/// is part of the validation.
 fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let Some(old) = attributes.old.as_ref().filter(|_| attributes.subresource == "status") else {
         return Ok(());
     };
-    let chain = |object: &Object| Cursor::root(object).text("status.certificateChain").to_owned();
     let signer = Cursor::root(old).text("spec.signerName");
-    if chain(object) == chain(old) || is_allowed_for(admission, attributes, "sign", signer) {
+    if !changes_status(object, old) || is_allowed_for(admission, attributes, "sign", signer) {
         return Ok(());
     }
     let mut errors = FieldErrors::default();
@@ -73,6 +73,17 @@ fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object:
     errors.forbidden(FieldPath::new("spec.signerName"), why);
     let kind = attributes.row.info.group_kind();
     Err(Status::invalid(&kind, attributes.shown_name(), &errors))
+}
+
+/// Returns `true` if a write changes the status. An empty list is the same as none.
+fn changes_status(object: &Object, old: &Object) -> bool {
+    let fields = |object: &'_ Object| -> Map {
+        let status = Cursor::root(object).map_or_empty("status").iter();
+        let is_kept = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        let kept = status.filter(|(_, value)| is_kept(value));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    fields(object) != fields(old)
 }
 
 /// Checks a write of a CertificateSigningRequest or its subresources `approval` and `status`.
