@@ -107,20 +107,23 @@ fn parse_fields(text: &str) -> Result<CronTimes, String> {
         ));
     }
     let mut fields = [0; 5];
-    for ((word, bounds), bits) in words.iter().zip(&FIELDS).zip(&mut fields) {
+    let mut any = [false; 5];
+    for (((word, bounds), bits), any) in words.iter().zip(&FIELDS).zip(&mut fields).zip(&mut any) {
         for range in word.split(',').filter(|range| !range.is_empty()) {
-            *bits |= parse_range(range, bounds)?;
+            let (values, is_any) = parse_range(range, bounds)?;
+            *bits |= values;
+            *any |= is_any;
         }
     }
-    let is_any = |word: &str| word.split(',').any(|it| it.starts_with(['*', '?']));
     Ok(CronTimes::Fields {
         fields,
-        any_day: [is_any(words[2]), is_any(words[4])],
+        any_day: [any[2], any[4]],
     })
 }
 
-/// Returns the values in a range such as `1-10/2`, as a bit set.
-fn parse_range(range: &str, bounds: &Bounds) -> Result<u64, String> {
+/// Returns the values in a range such as `1-10/2`, as a bit set, and `true` if the range is unrestricted. With a step
+/// greater than 1, `*` restricts the field.
+fn parse_range(range: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
     let mut parts = range.split('/');
     let ends: Vec<&str> = parts.next().unwrap_or_default().split('-').collect();
     let (start, mut end) = match ends.as_slice() {
@@ -164,7 +167,9 @@ fn parse_range(range: &str, bounds: &Bounds) -> Result<u64, String> {
         return Err(format!("step of range should be a positive number: {range}"));
     }
     let step = usize::try_from(step).unwrap_or(usize::MAX);
-    Ok((start..=end).step_by(step).fold(0, |bits, number| bits | 1 << number))
+    let values = (start..=end).step_by(step).fold(0, |bits, number| bits | 1 << number);
+    let is_any = matches!(ends.as_slice(), ["*" | "?", ..]) && step == 1;
+    Ok((values, is_any))
 }
 
 fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
@@ -194,7 +199,7 @@ fn number(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_time_zone, parse_schedule};
+    use super::{CronTimes, is_time_zone, parse_schedule};
     use rstest::rstest;
 
     #[rstest]
@@ -226,6 +231,16 @@ mod tests {
     )]
     fn invalid_schedules_are_refused(#[case] schedule: &str, #[case] trouble: &str) {
         assert_eq!(parse_schedule(schedule), Err(trouble.to_owned()));
+    }
+
+    #[rstest]
+    #[case("0 0 * * 1", [true, false])]
+    #[case("0 0 */1 * 1", [true, false])]
+    #[case("0 0 */2 * 1", [false, false])]
+    #[case("0 0 1,? * */3", [true, false])]
+    fn fields_with_a_step_are_restricted(#[case] schedule: &str, #[case] expected: [bool; 2]) {
+        let times = parse_schedule(schedule).map(|it| it.times);
+        assert!(matches!(times, Ok(CronTimes::Fields { any_day, .. }) if any_day == expected));
     }
 
     #[test]
