@@ -227,19 +227,139 @@ async fn p7_nested_maps_do_not_cause_exponentially_large_types() {
 }
 
 async fn mutating_policy(server: &ApiServer, mutation: Value) {
-    let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
+    named_mutating_policy(server, "p", json!({"mutations": [mutation]})).await;
+}
+
+/// Creates a mutating policy for ConfigMaps with its binding, which is called `b`, followed by the policy's name unless
+/// it is `p`.
+async fn named_mutating_policy(server: &ApiServer, name: &str, spec: Value) {
+    let mut whole = json!({"reinvocationPolicy": "Never", "matchConstraints": {"resourceRules": [{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
+    extend(&mut whole, spec);
     let path = format!("{GROUP}/mutatingadmissionpolicies");
-    made(&post(server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await);
+    made(&post(server, &path, json!({"metadata": {"name": name}, "spec": whole})).await);
     let path = format!("{GROUP}/mutatingadmissionpolicybindings");
-    made(
-        &post(
-            server,
-            &path,
-            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}}),
-        )
-        .await,
+    let binding = format!("b{}", name.trim_start_matches('p'));
+    let binding = json!({"metadata": {"name": binding}, "spec": {"policyName": name}});
+    made(&post(server, &path, binding).await);
+}
+
+/// Returns a mutation that sets a label to an expression.
+fn label(name: &str, value: &str) -> Value {
+    let expression = format!("Object{{metadata: Object.metadata{{labels: {{'{name}': {value}}}}}}}");
+    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_mutating_policies_match_the_original_object() {
+    let server = ApiServer::start();
+    named_mutating_policy(&server, "a", json!({"mutations": [label("x", "'y'")]})).await;
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);
+    let labelled = json!({"resourceRules": rules, "objectSelector": {"matchLabels": {"x": "y"}}});
+    let later = json!({"mutations": [label("late", "'y'")], "matchConstraints": labelled});
+    named_mutating_policy(&server, "b", later).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(answer.body["metadata"]["labels"], json!({"x": "y"}), "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_second_round_only_runs_policies_of_the_first_round() {
+    let server = ApiServer::start();
+    let is_labelled =
+        json!([{"name": "c", "expression": "has(object.metadata.labels) && 'z' in object.metadata.labels"}]);
+    let skipped =
+        json!({"mutations": [label("a", "'y'")], "matchConditions": is_labelled, "reinvocationPolicy": "IfNeeded"});
+    named_mutating_policy(&server, "a", skipped).await;
+    let again = "has(object.metadata.labels) && 'z' in object.metadata.labels ? 'again' : 'first'";
+    let run = json!({"mutations": [label("b", again)], "reinvocationPolicy": "IfNeeded"});
+    named_mutating_policy(&server, "b", run).await;
+    named_mutating_policy(&server, "c", json!({"mutations": [label("z", "'y'")]})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(
+        answer.body["metadata"]["labels"],
+        json!({"b": "again", "z": "y"}),
+        "{}",
+        answer.body
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_failed_mutation_does_not_undo_others() {
+    let server = ApiServer::start();
+    let mutations = json!([label("a", "'y'"), label("b", "object.data.none"), label("c", "'y'")]);
+    named_mutating_policy(&server, "p", json!({"mutations": mutations, "failurePolicy": "Ignore"})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(
+        answer.body["metadata"]["labels"],
+        json!({"a": "y", "c": "y"}),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_failed_mutations_refuse_the_request_together() {
+    let server = ApiServer::start();
+    let mutations = json!([label("a", "object.data.first"), label("b", "object.data.second")]);
+    named_mutating_policy(&server, "p", json!({"mutations": mutations})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    let denied = "policy 'p' with binding 'b' denied request: ";
+    let (code, message) = answer.failure();
+    assert_eq!(
+        (code, answer.body["reason"].as_str()),
+        (403, Some("Invalid")),
+        "{message}"
+    );
+    assert!(message.starts_with(denied), "{message}");
+    let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+    assert_eq!(
+        (causes.len(), causes[0]["message"].as_str()),
+        (2, Some(message)),
+        "{causes:?}"
+    );
+    assert_eq!(answer.body["details"]["kind"], "configmaps");
+}
+
+/// Creates a validating policy with rules for a resource.
+async fn policy_on(server: &ApiServer, constraints: Value, validation: &str) {
+    let validations = json!([{"expression": validation}]);
+    policy(
+        server,
+        json!({"matchConstraints": constraints, "validations": validations}),
+        json!({}),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p7_namespace_object_is_null_for_namespaces() {
+    let server = ApiServer::start();
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["namespaces"]}]);
+    policy_on(&server, json!({"resourceRules": rules}), "namespaceObject == null").await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let answer = ask(&server, Method::PATCH, "/api/v1/namespaces/default", labels).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+}
+
+#[rstest]
+#[case::equivalent("Equivalent", 201)]
+#[case::exact("Exact", 422)]
+#[tokio::test(start_paused = true)]
+async fn p5_excluded_rules_match_equivalent_versions(#[case] policy: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let rule = |version: &str| {
+        json!([{"apiGroups": ["autoscaling"], "apiVersions": [version], "operations": ["*"],
+            "resources": ["horizontalpodautoscalers"]}])
+    };
+    let constraints = json!({"resourceRules": rule("*"), "excludeResourceRules": rule("v1"), "matchPolicy": policy});
+    policy_on(&server, constraints, "false").await;
+    let autoscaler = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let answer = post(&server, path, autoscaler).await;
+    assert_eq!(answer.code, code, "{}", answer.body);
 }
 
 #[rstest]

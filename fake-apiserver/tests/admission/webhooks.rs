@@ -20,6 +20,7 @@ fn server(asked: &Asked) -> ApiServer {
             "/a" => data("a"),
             "/b" => data("b"),
             "/same" => patch(json!([{"op": "add", "path": "/metadata/name", "value": "a"}])),
+            "/broken" => json!({"uid": "other"}),
             "/bad" => patch(json!([{"op": "replace", "path": "/nothing/here", "value": 1}])),
             _ => json!({}),
         };
@@ -278,4 +279,114 @@ async fn p2_webhook_receives_the_first_supported_review_version(#[case] versions
         answer.body
     );
     assert_eq!(asked.lock().expect("the lock is not poisoned")[0].1["apiVersion"], sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_webhook_whose_failure_is_ignored_is_reinvoked() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let ignored = json!({"failurePolicy": "Ignore", "reinvocationPolicy": "IfNeeded"});
+    let hooks = [
+        ("a.example.com", "/broken", ignored),
+        ("b.example.com", "/b", json!({})),
+    ];
+    configure(&server, "Mutating", "m", &hooks).await;
+    assert_eq!(post(&server, MAPS, map("a")).await.code, 201);
+    assert_eq!(paths(&asked), ["/broken", "/b", "/broken"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_first_rule_chooses_among_equivalent_versions() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let crd = json!({"metadata": {"name": "lamps.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "lamps", "kind": "Lamp"}, "versions": [version("v1"), version("v2"), version("v3")]}});
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(post(&server, crds, crd).await.code, 201);
+    let rules = json!([
+        rule("*", "example.com", "v2", "lamps"),
+        rule("*", "example.com", "v1", "lamps")
+    ]);
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("v.example.com", "/ok", json!({"rules": rules}))],
+    )
+    .await;
+    let lamp = json!({"apiVersion": "example.com/v3", "kind": "Lamp", "metadata": {"name": "a"}});
+    let answer = post(&server, "/apis/example.com/v3/namespaces/default/lamps", lamp).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let asked = asked.lock().expect("the lock is not poisoned");
+    assert_eq!(asked[0].1["request"]["kind"]["version"], "v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_object_selector_does_not_select_connections() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let selectors = [
+        json!({}),
+        json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+    ];
+    let [all, unlabelled] =
+        selectors.map(|it| json!({"objectSelector": it, "rules": [rule("CONNECT", "", "v1", "pods/exec")]}));
+    let hooks = [
+        ("a.example.com", "/all", all),
+        ("b.example.com", "/unlabelled", unlabelled),
+    ];
+    configure(&server, "Validating", "v", &hooks).await;
+    post(
+        &server,
+        "/api/v1/namespaces/default/pods/p/exec?command=sh",
+        Value::Null,
+    )
+    .await;
+    assert_eq!(paths(&asked), ["/all"]);
+}
+
+#[cfg(feature = "cel")]
+#[rstest]
+#[case::object("object.apiVersion == 'autoscaling/v1'", true)]
+#[case::kind("request.kind.version == 'v1'", true)]
+#[case::resource("request.resource.version == 'v2'", true)]
+#[case::namespace("namespaceObject == null", true)]
+#[case::requested_version("object.apiVersion == 'autoscaling/v2'", false)]
+#[tokio::test(start_paused = true)]
+async fn p5_match_conditions_see_the_version_that_matched(#[case] expression: &str, #[case] meant: bool) {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let rules = json!([rule("CREATE", "autoscaling", "v1", "horizontalpodautoscalers")]);
+    let more = json!({"rules": rules, "matchConditions": [{"name": "c", "expression": expression}]});
+    configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
+    let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "a"}, "spec": {"maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let answer = post(&server, path, autoscaler).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert_eq!(paths(&asked).len(), usize::from(meant));
+}
+
+#[cfg(feature = "cel")]
+#[tokio::test(start_paused = true)]
+async fn p5_failed_match_condition_names_the_object_of_the_request() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let more = json!({"rules": [rule("DELETE", "", "v1", "configmaps")],
+        "matchConditions": [{"name": "c", "expression": "oldObject.data.x == 'y'"}]});
+    configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
+    assert_eq!(post(&server, MAPS, map("a")).await.code, 201);
+    let why = "expression 'oldObject.data.x == 'y'' resulted in error: no such key: data";
+    let refused = ask(&server, Method::DELETE, MAPS, Value::Null).await;
+    assert_eq!(
+        refused.failure(),
+        (403, format!("configmaps is forbidden: {why}").as_str())
+    );
+    let refused = ask(&server, Method::DELETE, &format!("{MAPS}/a"), Value::Null).await;
+    assert_eq!(
+        refused.failure(),
+        (403, format!("configmaps \"a\" is forbidden: {why}").as_str())
+    );
 }

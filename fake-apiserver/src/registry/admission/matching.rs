@@ -141,25 +141,23 @@ impl Match {
     /// Returns the version in which a request matches; `None` if it does not match. Match conditions are not evaluated
     /// yet.
     pub(super) fn find(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
-        if self
-            .excluded
-            .iter()
-            .any(|it| it.matches(&attributes.row.info, attributes))
-        {
+        if self.find_rule(&self.excluded, reader, attributes).is_some() {
             return None;
         }
-        let matched = self.find_rule(reader, attributes)?;
+        let matched = match self.needs_rule {
+            true => self.find_rule(&self.rules, reader, attributes)?,
+            false => Matched::AsRequested,
+        };
         (self.selects_namespace(reader, attributes) && self.selects_object(attributes)).then_some(matched)
     }
 
-    fn find_rule(&self, reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
-        if !self.needs_rule {
+    /// Returns the version in which one of the rules matches. Among equivalent versions, the first rule that matches
+    /// one decides.
+    fn find_rule(&self, rules: &[Rule], reader: &Reader, attributes: &Attributes<'_>) -> Option<Matched> {
+        if rules.iter().any(|it| it.matches(&attributes.row.info, attributes)) {
             return Some(Matched::AsRequested);
         }
-        if self.rules.iter().any(|it| it.matches(&attributes.row.info, attributes)) {
-            return Some(Matched::AsRequested);
-        }
-        if self.is_exact {
+        if self.is_exact || rules.is_empty() {
             return None;
         }
         let scheme = reader.scheme();
@@ -167,9 +165,9 @@ impl Match {
             let info = &attributes.row.info;
             row.storage == attributes.row.storage && (row.info.group != info.group || row.info.version != info.version)
         };
-        let mut rows = scheme.rows().filter(same);
-        rows.find(|row| self.rules.iter().any(|it| it.matches(&row.info, attributes)))
-            .map(|row| Matched::As(Arc::clone(row)))
+        let rows: Vec<&Arc<Row>> = scheme.rows().filter(same).collect();
+        let matching = |rule: &Rule| rows.iter().find(|row| rule.matches(&row.info, attributes));
+        rules.iter().find_map(matching).map(|row| Matched::As(Arc::clone(row)))
     }
 
     fn selects_namespace(&self, reader: &Reader, attributes: &Attributes<'_>) -> bool {
@@ -192,6 +190,10 @@ impl Match {
         let Some(selector) = &self.objects else {
             return true;
         };
+        // The options of a connection have no metadata, and so no labels that a selector could compare.
+        if attributes.operation == Operation::Connect {
+            return false;
+        }
         let is_selected = |object: &Option<Object>| object.as_ref().is_some_and(|it| selects(selector, it));
         is_selected(&attributes.object) || is_selected(&attributes.old)
     }

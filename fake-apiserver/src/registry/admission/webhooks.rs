@@ -29,12 +29,12 @@ impl Admission {
             known.changed();
         }
         for (index, webhook) in webhooks.iter().enumerate() {
+            let Some(matched) = self.is_meant(webhook, attributes).await? else {
+                continue;
+            };
             if is_second && !known.again.contains(&index) {
                 continue;
             }
-            let Some(matched) = self.is_meant(webhook, attributes)? else {
-                continue;
-            };
             let place = format!("round_{}_index_{index}", u8::from(is_second));
             let changed = match check_dry_run(webhook, attributes) {
                 Ok(()) => self.mutate_by(webhook, attributes, &matched, &place, known).await,
@@ -45,7 +45,7 @@ impl Admission {
                 Ok(changed) => changed,
                 Err(Failure::Call(_)) if webhook.ignores_failure => {
                     annotations::failed_open(attributes, "mutation", webhook, &place);
-                    continue;
+                    false
                 }
                 Err(failure) => return Err(failure.into_status(&webhook.name)),
             };
@@ -151,7 +151,7 @@ impl Admission {
     ) -> Result<(), Status> {
         let mut meant = Vec::new();
         for webhook in webhooks {
-            if let Some(matched) = self.is_meant(webhook, attributes)? {
+            if let Some(matched) = self.is_meant(webhook, attributes).await? {
                 check_dry_run(webhook, attributes)?;
                 meant.push((webhook, self.review_of(attributes, &matched).await?));
             }
@@ -178,14 +178,12 @@ impl Admission {
     }
 
     /// Returns the version in which the webhook matches the request; `None` if it is not called.
-    fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
+    async fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
         let Some(matched) = webhook.matches.find(&self.reader, attributes) else {
             return Ok(None);
         };
-        if !self.meets_conditions(&webhook.matches.conditions, webhook.ignores_failure, attributes)? {
-            return Ok(None);
-        }
-        Ok(Some(matched))
+        let meets = self.meets_conditions(webhook, attributes, &matched).await?;
+        Ok(meets.then_some(matched))
     }
 
     /// Builds the review for a webhook, in the version that matched.

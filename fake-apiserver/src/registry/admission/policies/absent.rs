@@ -4,6 +4,8 @@
 
 use super::Admission;
 use super::attributes::Attributes;
+use super::config::Webhook;
+use super::matching::Matched;
 use super::plugins::PluginSet;
 use super::reinvocation::Reinvocation;
 use crate::api::object::Object;
@@ -35,13 +37,13 @@ impl Policies {
 }
 
 impl Admission {
-    pub(super) fn meets_conditions(
+    pub(super) async fn meets_conditions(
         &self,
-        conditions: &[(String, String)],
-        _ignores_failure: bool,
+        webhook: &Webhook,
         attributes: &Attributes<'_>,
+        _matched: &Matched,
     ) -> Result<bool, Status> {
-        if conditions.is_empty() {
+        if webhook.matches.conditions.is_empty() {
             return Ok(true);
         }
         let why = "matchConditions require the feature cel of the crate fake-apiserver";

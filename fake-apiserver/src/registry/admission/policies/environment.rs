@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use super::super::Admission;
 use super::super::attributes::Attributes;
+use super::super::config::Webhook;
 use super::super::matching::Matched;
 use super::authorizer;
 use crate::api::admission::AdmissionRequest;
@@ -29,6 +30,11 @@ pub(super) const OUT_OF_BUDGET: &str =
 #[derive(Debug)]
 pub(super) struct Environment {
     request: Value,
+    /// The variable `request` of match conditions, if it differs: they see the requested resource, but the kind that
+    /// matched.
+    request_in_conditions: Option<Value>,
+    /// Set while match conditions are evaluated.
+    in_conditions: Cell<bool>,
     object: Value,
     old_object: Value,
     namespace: Value,
@@ -49,11 +55,23 @@ impl Environment {
                 map.remove(field);
             }
         }
+        let request_in_conditions = (review.resource != review.request_resource).then(|| {
+            let mut request = request.clone();
+            request["resource"] = request["requestResource"].clone();
+            request
+        });
+        let kind = &review.request_kind;
+        let is_namespace = (&*kind.group, &*kind.version, &*kind.kind) == ("", "v1", "Namespace");
         Self {
             request,
+            request_in_conditions,
+            in_conditions: Cell::new(false),
             object: review.object.clone().into(),
             old_object: review.old_object.clone().into(),
-            namespace: namespace_of(&admission.reader, &review.namespace),
+            namespace: match is_namespace {
+                true => Value::Null,
+                false => namespace_of(&admission.reader, &review.namespace),
+            },
             params: Value::Null,
             variables: Vec::new(),
             authorizer: authorizer::variable(admission.authorization.authorizer(&review.user), review),
@@ -110,13 +128,19 @@ impl Environment {
 
     /// Evaluates an expression, and returns its value and its cost.
     fn evaluate(&self, program: &Program) -> (Result<ProgramOutcome, String>, u64) {
+        // Match conditions do not see the Namespace.
+        let null = Value::Null;
+        let (request, namespace) = match self.in_conditions.get() {
+            true => (self.request_in_conditions.as_ref().unwrap_or(&self.request), &null),
+            false => (&self.request, &self.namespace),
+        };
         let (result, cost) = program.evaluate(&Bindings {
             values: &[
                 ("object", &self.object),
                 ("oldObject", &self.old_object),
-                ("request", &self.request),
+                ("request", request),
                 ("params", &self.params),
-                ("namespaceObject", &self.namespace),
+                ("namespaceObject", namespace),
             ],
             variables: &self.variables,
             authorizer: &self.authorizer,
@@ -154,22 +178,23 @@ fn namespace_of(reader: &Reader, name: &str) -> Value {
 impl Admission {
     /// Returns `true` if all match conditions of a webhook are true (rule P5). If a condition cannot be evaluated and
     /// no other condition is false, the request is refused; under failurePolicy Ignore, the webhook is skipped.
-    pub(in super::super) fn meets_conditions(
+    pub(in super::super) async fn meets_conditions(
         &self,
-        conditions: &[(String, String)],
-        ignores_failure: bool,
+        webhook: &Webhook,
         attributes: &Attributes<'_>,
+        matched: &Matched,
     ) -> Result<bool, Status> {
+        let conditions = &webhook.matches.conditions;
         if conditions.is_empty() {
             return Ok(true);
         }
-        let environment = Environment::new(self, &attributes.review(String::new()));
+        let environment = self.environment(attributes, matched).await?;
         match holds(conditions, &environment) {
             Ok(holds) => Ok(holds),
-            Err(_) if ignores_failure => Ok(false),
+            Err(_) if webhook.ignores_failure => Ok(false),
             Err(why) => {
                 let resource = attributes.row.info.group_resource();
-                Err(Status::forbidden(&resource, attributes.shown_name(), why))
+                Err(Status::forbidden(&resource, &attributes.name, why))
             }
         }
     }
@@ -187,6 +212,13 @@ impl Admission {
 /// Returns `true` if all conditions are true, and `false` if one is false. Otherwise, the error lists the conditions
 /// that could not be evaluated. Fails immediately if the budget is exceeded.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
+    environment.in_conditions.set(true);
+    let result = all_hold(conditions, environment);
+    environment.in_conditions.set(false);
+    result
+}
+
+fn all_hold(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
     environment.set_budget(Some(CONDITIONS_BUDGET));
     for (_, expression) in conditions {

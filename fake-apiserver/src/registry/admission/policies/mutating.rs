@@ -3,8 +3,8 @@
 use super::super::Admission;
 use super::super::attributes::{Attributes, kind_of};
 use super::super::matching::{Match, Matched, conditions};
-use super::super::reinvocation::Reinvocation;
-use super::environment::holds;
+use super::super::reinvocation::{PolicyKey, Reinvocation};
+use super::environment::{Environment, holds};
 use super::params::{self, ParamKind};
 use super::validating::{binding_match, variables};
 use super::{Policies, bindings_of};
@@ -76,9 +76,41 @@ pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPoli
     policies.iter().filter_map(read).collect()
 }
 
+/// A policy that applies to a request, with one of its bindings and one parameter.
+struct Invocation<'a> {
+    policy: &'a MutatingPolicy,
+    binding: &'a str,
+    matched: Matched,
+    param: Value,
+}
+
+impl Invocation<'_> {
+    fn key(&self) -> PolicyKey {
+        let param = Cursor::document(&self.param);
+        let (namespace, name) = (param.text("metadata.namespace"), param.text("metadata.name"));
+        [&self.policy.name, self.binding, namespace, name].map(str::to_owned)
+    }
+}
+
+/// The reason why a policy refuses a request.
+struct Refusal<'a> {
+    policy: &'a MutatingPolicy,
+    binding: &'a str,
+    why: String,
+    /// Set unless the binding is misconfigured.
+    is_invalid: bool,
+}
+
+impl Refusal<'_> {
+    fn message(&self) -> String {
+        let (policy, binding, why) = (&self.policy.name, self.binding, &self.why);
+        format!("policy '{policy}' with binding '{binding}' denied request: {why}")
+    }
+}
+
 impl Admission {
-    /// Runs all policies in the order of their names. If `is_second` is set, only runs policies with reinvocationPolicy
-    /// IfNeeded.
+    /// Runs all policies that match the request as it was before, in the order of their names. If `is_second` is set,
+    /// only runs policies with reinvocationPolicy IfNeeded that ran before a later change.
     pub(in super::super) async fn mutate_by_policies(
         &self,
         policies: &Policies,
@@ -89,80 +121,162 @@ impl Admission {
         if attributes.object.is_none() {
             return Ok(());
         }
-        for policy in policies.mutating.iter().filter(|it| !is_second || it.is_reinvoked) {
+        let (invocations, mut refusals) = self.invocations(policies, attributes);
+        if invocations.is_empty() {
+            return refuse(&refusals, attributes);
+        }
+        if is_second && known.policies.left != attributes.object {
+            known.policies.changed();
+        }
+        let mut has_mutated = false;
+        for invocation in &invocations {
+            has_mutated |= self
+                .invoke(invocation, attributes, known, is_second, &mut refusals)
+                .await?;
+        }
+        // In Go, a mutation that changes nothing also counts.
+        if has_mutated {
+            known.policies.changed();
+            known.is_needed = true;
+        }
+        known.policies.left.clone_from(&attributes.object);
+        refuse(&refusals, attributes)
+    }
+
+    /// Returns the policies that apply to a request, for each binding and parameter, and the misconfigured bindings.
+    fn invocations<'a>(
+        &self,
+        policies: &'a Policies,
+        attributes: &Attributes<'_>,
+    ) -> (Vec<Invocation<'a>>, Vec<Refusal<'a>>) {
+        let (mut invocations, mut refusals) = (Vec::new(), Vec::new());
+        for policy in &policies.mutating {
             let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
-            let before = attributes.object.clone();
-            for (name, matches, binding) in &policy.bindings {
-                if matches
-                    .as_ref()
-                    .is_some_and(|it| it.find(&self.reader, attributes).is_none())
-                {
+            for (binding, matches, spec) in &policy.bindings {
+                let matches = matches.as_ref();
+                if !matches.is_none_or(|it| it.find(&self.reader, attributes).is_some()) {
                     continue;
                 }
-                match self.mutate_by_policy(policy, binding, attributes, &matched).await {
-                    Ok(()) => {}
-                    Err(Failure::Refused(status)) => return Err(*status),
-                    Err(Failure::Policy(_)) if policy.ignores_failure => {}
-                    Err(Failure::Policy(why)) => {
-                        let resource = attributes.row.info.group_resource();
-                        let why = format!("policy '{}' with binding '{name}' denied request: {why}", policy.name);
-                        return Err(Status::forbidden(&resource, attributes.shown_name(), why));
-                    }
+                match params::find(&self.reader, policy.params.as_ref(), spec, attributes) {
+                    Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
+                        policy,
+                        binding,
+                        matched: matched.clone(),
+                        param,
+                    })),
+                    Err(why) => refusals.push(Refusal {
+                        policy,
+                        binding,
+                        why: format!("failed to configure binding: {why}"),
+                        is_invalid: false,
+                    }),
                 }
             }
-            if attributes.object != before {
-                known.is_needed |= policies.mutating.iter().any(|it| it.is_reinvoked);
-            }
         }
-        Ok(())
+        (invocations, refusals)
     }
 
-    async fn mutate_by_policy(
+    /// Runs the mutations of a policy, and returns `true` if one succeeded. A failed mutation does not undo the others.
+    async fn invoke<'a>(
         &self,
-        policy: &MutatingPolicy,
-        binding: &Map,
+        invocation: &Invocation<'a>,
         attributes: &mut Attributes<'_>,
-        matched: &Matched,
-    ) -> Result<(), Failure> {
-        let params = params::find(&self.reader, policy.params.as_ref(), binding, attributes)
-            .map_err(|why| format!("failed to configure binding: {why}"))?;
-        for param in params {
-            let said = |status: Status| status.message;
-            let review = self.review_of(attributes, matched).await.map_err(said)?;
-            let mut environment = self.environment(attributes, matched).await.map_err(said)?;
-            environment.params = param;
-            if !holds(&policy.conditions, &environment)? {
-                continue;
+        known: &mut Reinvocation,
+        is_second: bool,
+        refusals: &mut Vec<Refusal<'a>>,
+    ) -> Result<bool, Status> {
+        let Invocation { policy, binding, .. } = *invocation;
+        let refusal = |why: String| Refusal {
+            policy,
+            binding,
+            why,
+            is_invalid: true,
+        };
+        let mut environment = self.environment(attributes, &invocation.matched).await?;
+        environment.params = invocation.param.clone();
+        match holds(&policy.conditions, &environment) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(why) => {
+                refusals.push(refusal(why));
+                return Ok(false);
             }
-            let mut object = Value::from(review.object);
-            for mutation in &policy.mutations {
-                environment.set_object(object.clone());
-                environment.evaluate_variables(&policy.variables);
-                let program = mutation.program.as_ref().map_err(Clone::clone)?;
-                let value = environment.value(program)?.to_json()?;
-                let row = match matched {
-                    Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => row,
-                    Matched::As(_) | Matched::AsRequested => attributes.row,
-                };
-                object = if mutation.is_patch {
-                    match json_patch_or_why(object.clone(), value.to_string().as_bytes()) {
-                        Ok(patched) => patched,
-                        // A failed test operation of a JSON patch leaves the object unchanged.
-                        Err(Inapplicable::Test(_)) => object,
-                        Err(Inapplicable::Otherwise(why)) => return Err(why.into()),
-                    }
-                } else {
-                    apply(row, object, value)?
-                };
-            }
-            let read = self.read_back(attributes, matched, object).await;
-            let next = read.map_err(|status| Failure::Refused(Box::new(status)))?;
-            attributes.set_read_back(next);
         }
+        let key = invocation.key();
+        if is_second && !known.policies.again.contains(&key) {
+            return Ok(false);
+        }
+        let before = attributes.object.clone();
+        let mut has_mutated = false;
+        for mutation in &policy.mutations {
+            match self
+                .mutate_once(mutation, invocation, attributes, &mut environment)
+                .await
+            {
+                Ok(()) => has_mutated = true,
+                Err(Failure::Policy(why)) => refusals.push(refusal(why)),
+                Err(Failure::Refused(status)) => return Err(*status),
+            }
+        }
+        if attributes.object != before {
+            known.policies.changed();
+            known.is_needed = true;
+        }
+        if policy.is_reinvoked {
+            known.policies.asked.insert(key);
+        }
+        Ok(has_mutated)
+    }
+
+    async fn mutate_once(
+        &self,
+        mutation: &Mutation,
+        invocation: &Invocation<'_>,
+        attributes: &mut Attributes<'_>,
+        environment: &mut Environment,
+    ) -> Result<(), Failure> {
+        let matched = &invocation.matched;
+        let refused = |status: Status| Failure::Refused(Box::new(status));
+        let object = Value::from(self.review_of(attributes, matched).await.map_err(refused)?.object);
+        environment.set_object(object.clone());
+        environment.evaluate_variables(&invocation.policy.variables);
+        let program = mutation.program.as_ref().map_err(Clone::clone)?;
+        let value = environment.value(program)?.to_json()?;
+        let row = match matched {
+            Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => row,
+            Matched::As(_) | Matched::AsRequested => attributes.row,
+        };
+        let mutated = if mutation.is_patch {
+            match json_patch_or_why(object.clone(), value.to_string().as_bytes()) {
+                Ok(patched) => patched,
+                // A failed test operation of a JSON patch leaves the object unchanged.
+                Err(Inapplicable::Test(_)) => object,
+                Err(Inapplicable::Otherwise(why)) => return Err(why.into()),
+            }
+        } else {
+            apply(row, object, value)?
+        };
+        let next = self.read_back(attributes, matched, mutated).await.map_err(refused)?;
+        attributes.set_read_back(next);
         Ok(())
     }
+}
+
+/// Refuses the request if a policy failed whose failurePolicy is Fail.
+fn refuse(refusals: &[Refusal<'_>], attributes: &Attributes<'_>) -> Result<(), Status> {
+    let refusals: Vec<_> = refusals.iter().filter(|it| !it.policy.ignores_failure).collect();
+    let Some(first) = refusals.first() else {
+        return Ok(());
+    };
+    let mut status = Status::forbidden(&attributes.row.info.group_resource(), attributes.shown_name(), "");
+    status.message = first.message();
+    if first.is_invalid {
+        status.reason = "Invalid".into();
+    }
+    let with = |status: Status, it: &&Refusal<'_>| status.with_cause("", it.message(), "");
+    Err(refusals.iter().fold(status, with))
 }
 
 /// A failed evaluation of a policy.
