@@ -443,7 +443,7 @@ async fn pods_receive_the_topology_labels_of_their_node(
 }
 
 #[tokio::test(start_paused = true)]
-async fn topology_labels_of_a_pod_are_not_overwritten() {
+async fn topology_labels_of_a_pod_are_overwritten() {
     let server = server();
     let zone = "topology.kubernetes.io/zone";
     let node = json!({"metadata": {"name": "n", "labels": {zone: "z"}}});
@@ -873,7 +873,11 @@ async fn finalizers_of_a_trust_bundle_may_change_without_permission_to_attest() 
 #[case::no_permission_to_deny(&[], "Denied", 422)]
 #[case::signer(&["example.com/s"], "Issued", 200)]
 #[tokio::test(start_paused = true)]
-async fn pod_certificate_requires_permission_to_sign(#[case] signers: &[&str], #[case] code: u16) {
+async fn pod_certificate_requires_permission_to_sign(
+    #[case] signers: &[&str],
+    #[case] condition: &str,
+    #[case] code: u16,
+) {
     let server = server_with_signers("sign", signers);
     let request = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest",

@@ -23,7 +23,7 @@ use crate::{feature_gates, log, other_flags, report};
 const SECURE_PORT: u16 = 6443;
 
 /// Admission plugins of kube-apiserver that this server does not implement, so disabling them does not change anything.
-const ABSENT_PLUGINS: [&str; 15] = [
+const ABSENT_PLUGINS: [&str; 17] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -31,18 +31,20 @@ const ABSENT_PLUGINS: [&str; 15] = [
     "EventRateLimit",
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
+    "JobValidation",
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
     "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
+    "PodGroupProtection",
     "PodNodeSelector",
     "PodTolerationRestriction",
 ];
 
 /// Admission plugins that are enabled by default and can be disabled.
-const PLUGINS: [&str; 23] = [
+const PLUGINS: [&str; 24] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
@@ -56,6 +58,7 @@ const PLUGINS: [&str; 23] = [
     "NamespaceLifecycle",
     "PersistentVolumeClaimResize",
     "PodGroupWorkloadExists",
+    "PodResizeValidator",
     "PodSecurity",
     "PodTopologyLabels",
     "Priority",

@@ -328,3 +328,189 @@ async fn p9_pod_security_version_in_a_namespace_label_is_validated(#[case] versi
     );
     assert_eq!(answer.failure(), (422, why.as_str()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn p9_limits_do_not_apply_to_claims_that_are_being_deleted() {
+    let server = limited(json!({"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}})).await;
+    let claim = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "uid": name, "finalizers": ["example.com/f"]},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    server.load([claim("a"), claim("b")]).expect("the objects are claims");
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    assert_eq!(
+        ask(&server, Method::DELETE, &format!("{claims}/a"), Value::Null)
+            .await
+            .code,
+        200
+    );
+    let patch = || json!({"metadata": {"labels": {"a": "b"}}});
+    let answer = ask(&server, Method::PATCH, &format!("{claims}/a"), patch()).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    let answer = ask(&server, Method::PATCH, &format!("{claims}/b"), patch()).await;
+    assert_eq!(answer.code, 403, "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_only_one_priority_class_can_be_the_default() {
+    const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let server = ApiServer::start();
+    let class =
+        |name: &str, is_default: bool| json!({"metadata": {"name": name}, "value": 5, "globalDefault": is_default});
+    made(&post(&server, CLASSES, class("a", true)).await);
+    let why = "is forbidden: PriorityClass a is already marked as default. Only one default can exist";
+    let refusal = format!("priorityclasses.scheduling.k8s.io \"b\" {why}");
+    assert_eq!(
+        post(&server, CLASSES, class("b", true)).await.failure(),
+        (403, refusal.as_str())
+    );
+    made(&post(&server, CLASSES, class("b", false)).await);
+    let mark = || json!({"globalDefault": true, "description": "x"});
+    let answer = ask(&server, Method::PATCH, &format!("{CLASSES}/b"), mark()).await;
+    assert_eq!(answer.failure(), (403, refusal.as_str()));
+    let answer = ask(&server, Method::PATCH, &format!("{CLASSES}/a"), mark()).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+}
+
+/// Returns a server with a RuntimeClass `r`.
+async fn with_runtime_class(class: Value) -> ApiServer {
+    let server = ApiServer::start();
+    let mut whole = json!({"metadata": {"name": "r"}, "handler": "h"});
+    for (field, value) in class.as_object().into_iter().flatten() {
+        whole[field] = value.clone();
+    }
+    made(&post(&server, "/apis/node.k8s.io/v1/runtimeclasses", whole).await);
+    server
+}
+
+fn pod_of_class(spec: Value) -> Value {
+    let mut whole = pod("a", json!({}));
+    whole["spec"]["runtimeClassName"] = json!("r");
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        whole["spec"][field] = value.clone();
+    }
+    whole
+}
+
+#[rstest]
+#[case::added(json!([{"key": "k", "operator": "Exists"}]), json!([]), json!([["k", null]]))]
+#[case::equal(json!([{"key": "k", "operator": "Exists"}]), json!([{"key": "k", "operator": "Exists"}]),
+    json!([["k", null]]))]
+#[case::covered_by_the_class(json!([{"key": "k", "operator": "Exists"}]),
+    json!([{"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]), json!([["k", null]]))]
+#[case::covered_by_the_pod(json!([{"key": "k", "operator": "Equal", "value": "v"}]),
+    json!([{"key": "k", "operator": "Exists"}]), json!([["k", null]]))]
+#[case::shorter_time(
+    json!([{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]),
+    json!([{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}]), json!([["k", 9]]))]
+#[tokio::test(start_paused = true)]
+async fn p9_tolerations_of_a_runtime_class_are_merged(#[case] class: Value, #[case] own: Value, #[case] kept: Value) {
+    let server = with_runtime_class(json!({"scheduling": {"tolerations": class}})).await;
+    let answer = post(&server, PODS, pod_of_class(json!({"tolerations": own}))).await;
+    let all = answer.body["spec"]["tolerations"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let default = |it: &Value| {
+        it["key"]
+            .as_str()
+            .is_some_and(|it| it.starts_with("node.kubernetes.io/"))
+    };
+    let rest = all.iter().filter(|it| !default(it));
+    let rest: Vec<Value> = rest.map(|it| json!([it["key"], it["tolerationSeconds"]])).collect();
+    assert_eq!(json!(rest), kept, "{}", answer.body);
+    assert_eq!(all.len() - rest.len(), 2, "{}", answer.body);
+}
+
+/// `RuntimeClass` runs after `DefaultTolerationSeconds`, and removes its tolerations if the class covers them.
+#[tokio::test(start_paused = true)]
+async fn p9_class_that_tolerates_everything_replaces_the_default_tolerations() {
+    let server = with_runtime_class(json!({"scheduling": {"tolerations": [{"operator": "Exists"}]}})).await;
+    let answer = post(&server, PODS, pod_of_class(json!({}))).await;
+    assert_eq!(
+        answer.body["spec"]["tolerations"],
+        json!([{"operator": "Exists"}]),
+        "{}",
+        answer.body
+    );
+}
+
+#[rstest]
+#[case::no_class(json!({"runtimeClassName": null, "overhead": {"cpu": "1"}}),
+    "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
+#[case::missing_class(json!({"runtimeClassName": "none", "priorityClassName": "none"}),
+    "no PriorityClass with name none was found")]
+#[case::other_overhead(json!({"overhead": {"cpu": "1"}}),
+    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
+#[tokio::test(start_paused = true)]
+async fn p9_overhead_of_a_runtime_class_is_checked(#[case] spec: Value, #[case] why: &str) {
+    let server = with_runtime_class(json!({"overhead": {"podFixed": {"cpu": "2"}}})).await;
+    let answer = post(&server, PODS, pod_of_class(spec)).await;
+    assert_eq!(
+        answer.failure(),
+        (403, format!("pods \"a\" is forbidden: {why}").as_str())
+    );
+}
+
+#[rstest]
+#[case::enough(json!({"cpu": "2"}), None)]
+#[case::too_much(json!({"cpu": "5", "memory": "2Gi"}), Some(("NodeCapacity",
+    "node didn't have enough allocatable resources: cpu, requested: 5500, allocatable: 4000; memory, requested: \
+     2147483648, allocatable: 1073741824")))]
+#[case::unchanged(json!({"cpu": "1"}), None)]
+#[tokio::test(start_paused = true)]
+async fn p9_resize_of_a_pod_must_fit_on_its_node(#[case] asked: Value, #[case] refused: Option<(&str, &str)>) {
+    let server = on_node(json!({}), "linux");
+    let answer = resize(&server, asked).await;
+    match refused {
+        None => assert_eq!(answer.code, 200, "{}", answer.body),
+        Some((cause, why)) => {
+            assert_eq!(
+                answer.failure(),
+                (403, format!("pods \"a\" is forbidden: {why}").as_str())
+            );
+            assert_eq!(answer.body["details"]["causes"], json!([{"reason": cause}]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_resize_requires_a_known_linux_node() {
+    let answer = resize(&on_node(json!({}), "plan9"), json!({"cpu": "2"})).await;
+    let why = "pods \"a\" is forbidden: pod resize is only supported on linux nodes, node \"n\" is \"plan9\"";
+    assert_eq!(answer.failure(), (403, why));
+    assert_eq!(
+        answer.body["details"]["causes"],
+        json!([{"reason": "UnsupportedPlatform"}])
+    );
+    let answer = resize(&on_node(json!({"nodeName": "other"}), "linux"), json!({"cpu": "2"})).await;
+    assert_eq!(
+        answer.failure(),
+        (403, "pods \"a\" is forbidden: node \"other\" not found")
+    );
+    let answer = resize(&on_node(json!({"nodeName": null}), "linux"), json!({"cpu": "9"})).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+}
+
+/// Returns a server with a Node `n` and a Pod that runs there, unless `spec` says otherwise.
+fn on_node(spec: Value, system: &str) -> ApiServer {
+    let server = ApiServer::start();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"kubernetes.io/os": system}},
+        "status": {"allocatable": {"cpu": "4", "memory": "1Gi"}}});
+    let mut pod = pod("a", json!({"requests": {"cpu": "1"}}));
+    pod["metadata"]["generation"] = json!(1);
+    pod["spec"]["nodeName"] = json!("n");
+    pod["spec"]["overhead"] = json!({"cpu": "500m"});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][field] = value.clone();
+    }
+    server.load([node, pod]).expect("the objects are valid");
+    server
+}
+
+async fn resize(server: &ApiServer, requests: Value) -> crate::ask::Answer {
+    let containers = json!([{"name": "c", "image": "i", "resources": {"requests": requests}}]);
+    let patch = json!({"spec": {"containers": containers}});
+    ask(server, Method::PATCH, &format!("{PODS}/a/resize"), patch).await
+}

@@ -90,27 +90,20 @@ async fn resize_waits_until_the_node_has_capacity() {
     other["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "6"}});
     cluster.create(other).await;
     cluster.pass(3.0).await;
-    for (cpu, reason, message) in [
-        (
-            "9",
-            "Infeasible",
-            "Node didn't have enough capacity: cpu, requested: 9000, capacity: 8000",
-        ),
-        (
-            "4",
-            "Deferred",
-            "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000",
-        ),
-    ] {
-        resize(&cluster, json!({"requests": {"cpu": cpu}})).await;
-        cluster.pass(1.0).await;
-        let one = one(&cluster).await;
-        assert_eq!(condition(&one, "PodResizePending"), ["True", reason, message]);
-        assert_eq!(
-            one["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"],
-            "1"
-        );
-    }
+    let (code, answer) = resize(&cluster, json!({"requests": {"cpu": "9"}})).await;
+    let why = "pods \"one\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 9000, \
+               allocatable: 8000";
+    assert_eq!((code, &answer["message"]), (403, &json!(why)));
+    assert_eq!(answer["details"]["causes"], json!([{"reason": "NodeCapacity"}]));
+    assert_eq!(resize(&cluster, json!({"requests": {"cpu": "4"}})).await.0, 200);
+    cluster.pass(1.0).await;
+    let waiting = one(&cluster).await;
+    let message = "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000";
+    assert_eq!(condition(&waiting, "PodResizePending"), ["True", "Deferred", message]);
+    assert_eq!(
+        waiting["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"],
+        "1"
+    );
     cluster.delete("v1", "Pod", "two").await;
     cluster.pass(11.0).await;
     let one = one(&cluster).await;

@@ -28,6 +28,7 @@ pub(crate) enum Plugin {
     NamespaceLifecycle,
     PersistentVolumeClaimResize,
     PodGroupWorkloadExists,
+    PodResizeValidator,
     PodSecurity,
     PodTopologyLabels,
     Priority,
@@ -40,7 +41,7 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::CertificateApproval,
         Self::CertificateSigning,
         Self::CertificateSubjectRestriction,
@@ -54,6 +55,7 @@ impl Plugin {
         Self::NamespaceLifecycle,
         Self::PersistentVolumeClaimResize,
         Self::PodGroupWorkloadExists,
+        Self::PodResizeValidator,
         Self::PodSecurity,
         Self::PodTopologyLabels,
         Self::Priority,

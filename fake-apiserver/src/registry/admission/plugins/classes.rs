@@ -1,73 +1,15 @@
-//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: copy fields of a
-//! class to the objects that use it, set default classes, and check that a class permits an operation.
+//! `DefaultStorageClass`, `DefaultIngressClass`, `PersistentVolumeClaimResize` and a part of `Priority`: set default
+//! classes, and check that a class permits an operation or may be the default.
 
 use std::sync::Arc;
 
-use crate::api::json::{Map, Value};
+use crate::api::admission::Operation;
+use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
-
-/// Sets the overhead and the scheduling of a new Pod from its RuntimeClass. Fails with the part of the message after
-/// `pods "p" is forbidden: `.
-pub(super) fn set_overhead(reader: &Reader, pod: &mut Object) -> Result<(), String> {
-    let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
-    let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
-    if name.is_empty() {
-        if has_overhead(pod) {
-            return Err(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
-            );
-        }
-        return Ok(());
-    }
-    let classes = reader.known_objects("node.k8s.io", "runtimeclasses");
-    let class = classes.iter().find(|it| it.name() == name);
-    let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
-    match Cursor::root(class).get("overhead.podFixed") {
-        Some(fixed) if has_overhead(pod) && Cursor::root(pod).get("spec.overhead") != Some(fixed) => {
-            return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
-        }
-        Some(fixed) => {
-            ensure_object(pod, "spec").insert("overhead".into(), fixed.clone());
-        }
-        None if has_overhead(pod) => {
-            return Err(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
-            );
-        }
-        None => {}
-    }
-    schedule(class, pod)
-}
-
-fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
-    let wanted = Cursor::root(class).map("scheduling.nodeSelector");
-    if let Some(wanted) = wanted.filter(|it| !it.is_empty()) {
-        let selector = ensure_object(ensure_object(pod, "spec"), "nodeSelector");
-        for (key, value) in wanted {
-            let own = selector.get(key).filter(|own| *own != value);
-            if let Some(own) = own.and_then(Value::as_str) {
-                let theirs = value.as_str().unwrap_or_default();
-                return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {theirs}; \
-                     pod.spec.nodeSelector[{key}] = {own}"
-                ));
-            }
-            selector.insert(key.clone(), value.clone());
-        }
-    }
-    let tolerations = Cursor::root(class).list("scheduling.tolerations");
-    if !tolerations.is_empty() {
-        let own = Cursor::root(pod).list("spec.tolerations");
-        let missing = tolerations.iter().filter(|it| !own.contains(it));
-        let all: Vec<Value> = own.iter().chain(missing).cloned().collect();
-        ensure_object(pod, "spec").insert("tolerations".into(), all.into());
-    }
-    Ok(())
-}
 
 /// Returns the default class: the newest class with one of the annotations `marks` set to `true`. If several are
 /// equally old, returns the first by name.
@@ -143,5 +85,24 @@ pub(super) fn set_ingress_class(reader: &Reader, ingress: &mut Object) {
     let classes = reader.known_objects("networking.k8s.io", "ingressclasses");
     if let Some(name) = default_class(&classes, &["ingressclass.kubernetes.io/is-default-class"]) {
         ensure_object(ingress, "spec").insert("ingressClassName".into(), name.into());
+    }
+}
+
+/// Checks that no other PriorityClass is the default one, if the written one is. The error is the part of the message
+/// after `priorityclasses "c" is forbidden: `.
+pub(super) fn check_default_priority(reader: &Reader, class: &Object, operation: Operation) -> Result<(), String> {
+    let is_default = |class: &Object| Cursor::root(class).is_true("globalDefault");
+    if !is_default(class) {
+        return Ok(());
+    }
+    let classes = reader.known_objects("scheduling.k8s.io", "priorityclasses");
+    let defaults = classes.iter().filter(|it| is_default(it));
+    let present = defaults.min_by_key(|it| Cursor::root(it).integer("value").unwrap_or(0));
+    match present {
+        Some(present) if operation == Operation::Create || present.name() != class.name() => Err(format!(
+            "PriorityClass {} is already marked as default. Only one default can exist",
+            present.name()
+        )),
+        _ => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use crate::storage::KeyRange;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Returns `true` if there are any LimitRanges.
-pub(super) fn is_used(reader: &Reader) -> bool {
+fn is_used(reader: &Reader) -> bool {
     reader.store.snapshot("limitranges").count(&KeyRange::of(None)) > 0
 }
 

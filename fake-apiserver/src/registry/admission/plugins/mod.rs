@@ -1,19 +1,23 @@
 //! The admission plugins of kube-apiserver that depend only on stored objects. `topology_labels` mutates,
-//! `limit_ranger`, `service_account` and `classes` mutate and validate, `certificates`, `pod_groups` and `pod_security`
-//! validate, `resource_quota` checks and charges quotas, and `quota_controller` updates them; both use `usage`. Plugins
-//! for a single kind are in the `admit` of its strategy. `types/plugins.rs` lists the enabled plugins.
+//! `limit_ranger`, `service_account`, `runtime_class` and `classes` mutate and validate, `certificates`, `pod_groups`,
+//! `pod_resize` and `pod_security` validate, in the order of `validation`. `resource_quota` checks and charges quotas,
+//! and `quota_controller` updates them; both use `usage`. Plugins for a single kind are in the `admit` of its strategy.
+//! `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;
 mod limit_ranger;
 mod pod_groups;
+mod pod_resize;
 mod pod_security;
 mod pod_security_checks;
 pub(super) mod quota_controller;
 mod resource_quota;
+mod runtime_class;
 mod service_account;
 mod topology_labels;
 mod usage;
+mod validation;
 
 use super::Admission;
 use super::attributes::Attributes;
@@ -22,6 +26,8 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::request::Conditions;
 use crate::registry::scheme::Row;
+pub(super) use validation::validate;
+
 pub(crate) use crate::registry::types::plugins::{Plugin, PluginSet};
 
 /// Runs the mutating plugins in order.
@@ -33,26 +39,34 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
     let Some(object) = object else { return Ok(()) };
     let plugins = &admission.setup.plugins;
     let copies_labels = plugins.has(Plugin::PodTopologyLabels) && topology_labels::is_enabled(&admission.reader);
-    if (group, resource, operation) == ("", "pods", Operation::Create) && copies_labels {
-        match subresource {
-            "" => topology_labels::label_pod(&admission.reader, object),
-            "binding" => topology_labels::label_binding(&admission.reader, object),
-            _ => {}
-        }
-    }
+    let creates_pod = (group, resource, operation) == ("", "pods", Operation::Create);
     if !subresource.is_empty() {
+        if creates_pod && subresource == "binding" && copies_labels {
+            topology_labels::label_binding(&admission.reader, object);
+        }
         return Ok(());
     }
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
-    if (group, resource, operation) == ("", "pods", Operation::Create) {
+    if creates_pod {
         if plugins.has(Plugin::LimitRanger) {
             limit_ranger::set_defaults(&admission.reader, object);
         }
         if plugins.service_account {
             service_account::admit(&admission.reader, object).or_else(|why| refused(object, why))?;
         }
+    }
+    admission
+        .reader
+        .with_context(Conditions::default(), |context| {
+            row.strategy().admit(object, old.as_ref(), context)
+        })
+        .or_else(|why| refused(object, why))?;
+    if creates_pod {
         if plugins.has(Plugin::RuntimeClass) {
-            classes::set_overhead(&admission.reader, object).or_else(|why| refused(object, why))?;
+            runtime_class::admit(&admission.reader, object).or_else(|why| refused(object, why))?;
+        }
+        if copies_labels {
+            topology_labels::label_pod(&admission.reader, object);
         }
     }
     if operation == Operation::Create {
@@ -66,55 +80,7 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
             _ => {}
         }
     }
-    admission
-        .reader
-        .with_context(Conditions::default(), |context| {
-            row.strategy().admit(object, old.as_ref(), context)
-        })
-        .or_else(|why| refused(object, why))
-}
-
-/// Runs the validating plugins in order.
-pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let row = attributes.row;
-    let Some(object) = &attributes.object else {
-        return Ok(());
-    };
-    let is_checked = match (&*row.info.group, &*row.info.resource, attributes.subresource) {
-        ("", "pods", "") => attributes.operation == Operation::Create,
-        ("", "pods", "resize") | ("", "persistentvolumeclaims", "") => true,
-        _ => false,
-    };
-    let plugins = &admission.setup.plugins;
-    if is_checked && plugins.has(Plugin::LimitRanger) {
-        limit_ranger::check(&admission.reader, &row.info.resource, object)
-            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
-    }
-    if let ("", "persistentvolumeclaims", "", Some(old)) = (
-        &*row.info.group,
-        &*row.info.resource,
-        attributes.subresource,
-        &attributes.old,
-    ) && plugins.has(Plugin::PersistentVolumeClaimResize)
-    {
-        classes::check_resize(&admission.reader, object, old)
-            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
-    }
-    if certificates::concerns(&row.info.group, &row.info.resource) {
-        certificates::check(admission, attributes, object)?;
-    }
-    if attributes.operation == Operation::Create
-        && attributes.subresource.is_empty()
-        && pod_groups::concerns(&row.info.group, &row.info.resource)
-        && plugins.has(Plugin::PodGroupWorkloadExists)
-    {
-        pod_groups::check(&admission.reader, object)
-            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
-    }
-    match plugins.has(Plugin::PodSecurity) {
-        true => pod_security::check(&admission.reader, attributes, object),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// Returns `true` if a plugin may have to check writes of this resource. Some plugins only apply if there are objects
@@ -122,8 +88,10 @@ pub(super) fn validate(admission: &Admission, attributes: &Attributes<'_>) -> Re
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(&admission.reader)
-        || (group.is_empty() && resource == "pods" && limit_ranger::is_used(&admission.reader))
-        || (group.is_empty() && resource == "persistentvolumeclaims")
+        || matches!(
+            (group, resource),
+            ("", "pods" | "persistentvolumeclaims") | ("scheduling.k8s.io", "priorityclasses")
+        )
         || pod_security::concerns(group, resource)
         || certificates::concerns(group, resource)
         || pod_groups::concerns(group, resource)

@@ -1,5 +1,5 @@
 //! `PodTopologyLabels`: copies the zone and the region of a Node to Pods that are created with this Node, and to
-//! Bindings. A Binding's labels are added to its Pod.
+//! Bindings, in place of their own labels. A Binding's labels are added to its Pod.
 
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
@@ -15,13 +15,13 @@ pub(super) fn is_enabled(reader: &Reader) -> bool {
     reader.scheme().version >= KubernetesVersion::V1_35
 }
 
-/// Adds the labels of the Node to a new Pod, unless it has them.
+/// Sets the labels of the Node on a new Pod.
 pub(super) fn label_pod(reader: &Reader, pod: &mut Object) {
     let node = Cursor::root(pod).text("spec.nodeName").to_owned();
     label(reader, pod, &node);
 }
 
-/// Adds the labels of the Node to a Binding, unless it has them.
+/// Sets the labels of the Node on a Binding.
 pub(super) fn label_binding(reader: &Reader, binding: &mut Object) {
     let target = Cursor::root(binding);
     // A Binding without a kind also assigns the Pod to a Node, but the plugin ignores it.
@@ -41,10 +41,7 @@ fn label(reader: &Reader, object: &mut Object, node: &str) {
     };
     for name in LABELS {
         if let Some(value) = known.get(name) {
-            let labels = ensure_object(object.metadata_mut(), "labels");
-            if !labels.contains_key(name) {
-                labels.insert(name.into(), value.clone());
-            }
+            ensure_object(object.metadata_mut(), "labels").insert(name.into(), value.clone());
         }
     }
 }

@@ -95,7 +95,8 @@ pub(super) fn usage<'a>(
     used
 }
 
-fn of_pod(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
+/// Returns the amount that a Pod uses of a resource of a quota.
+pub(super) fn of_pod(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     if name == "pods" {
         return Some(Quantity::from_int(1));
     }
