@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
 
-    /// Exit when the process that started it exits (Unix)
+    /// Exit when the process that started it exits
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 }

@@ -229,7 +229,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
 
-    /// Exit when the process that started the server exits (Unix), so that killed tests do not leave servers behind
+    /// Exit when the process that started the server exits, so that killed tests do not leave servers behind
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     exit_with_parent: bool,
 

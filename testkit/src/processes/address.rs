@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use crate::hooks::Passage;
 use crate::lock::lock;
 
-/// Maximum size of a request body, as in the server. A larger request closes its connection.
+/// Maximum size of a request body; a larger body closes its connection. The server returns 413 from 3 MiB on.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Encoding that the gate cannot parse.
