@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fake_apiserver::ApiServer;
+use fake_apiserver::{ApiServer, UserInfo};
 
 use crate::hooks::Hooks;
 use crate::service::ClientService;
@@ -21,9 +21,18 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn client(&self, name: &str) -> kube::Client {
         match (&self.hooks, &self.remote) {
-            (Some(hooks), _) => Arc::clone(hooks).client(name),
+            (Some(hooks), _) => Arc::clone(hooks).client(name, None),
             (None, Some(remote)) => self.server.relay(remote, name),
             (None, None) => self.server.client_named(name),
+        }
+    }
+
+    /// Builds a client that acts as a user. On a real server, it acts as the user of the test.
+    pub(crate) fn client_as(&self, name: &str, user: UserInfo) -> kube::Client {
+        match (&self.hooks, &self.remote) {
+            (Some(hooks), _) => Arc::clone(hooks).client(name, Some(user)),
+            (None, Some(_)) => self.client(name),
+            (None, None) => self.server.client_as(name, user),
         }
     }
 

@@ -295,6 +295,7 @@ impl Running {
         if let Some(task) = lock(&self.shared.task).take() {
             task.abort();
         }
+        lock(&self.shared.restarts).next = None;
         if matches!(*state, State::Running) {
             *state = State::Crashed;
         }

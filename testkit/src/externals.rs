@@ -32,6 +32,15 @@ pub(crate) struct Externals {
 }
 
 impl Externals {
+    /// Returns independent systems with the same contents.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            kept: Mutex::new(self.contents()),
+            changes: AtomicU64::new(self.changes()),
+            active: Mutex::new(*lock(&self.active)),
+        }
+    }
+
     /// Returns the contents of all systems.
     pub(crate) fn contents(&self) -> Contents {
         lock(&self.kept).clone()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fake_apiserver::UserInfo;
 use futures::future::BoxFuture;
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -61,8 +62,8 @@ pub(crate) type AfterCall<'a> = BoxFuture<'a, Result<(), Unreachable>>;
 
 /// Callbacks of a cluster to its exploration.
 pub(crate) trait Hooks: fmt::Debug + Send + Sync {
-    /// Builds the client for a new run of the controller `name`.
-    fn client(self: Arc<Self>, name: &str) -> kube::Client;
+    /// Builds the client for a new run of the controller `name`, which acts as `user` or as the default user.
+    fn client(self: Arc<Self>, name: &str, user: Option<UserInfo>) -> kube::Client;
 
     /// Builds the service for clients of any version of kube, for a new run of the controller `name`.
     fn service(self: Arc<Self>, name: &str) -> Passage;

@@ -36,10 +36,11 @@ struct Learnt {
 }
 
 impl Mask {
-    /// Returns a mask that excludes these fields of every resource.
+    /// Returns a mask that excludes these fields of every resource. A list index, or a map key that only consists of
+    /// digits, stands for all of them, because paths are compared in this form.
     pub(crate) fn of(ignored: &[String]) -> Self {
         Self {
-            paths: ignored.iter().map(|it| ("*".to_owned(), it.clone())).collect(),
+            paths: ignored.iter().map(|it| ("*".to_owned(), general(it))).collect(),
             ..Self::default()
         }
     }
@@ -126,6 +127,14 @@ pub(crate) fn general(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[rstest::rstest]
+    #[case::map_key("data.8080", "data.8080")]
+    #[case::list_index("spec.containers.0.image", "spec.containers.1.image")]
+    #[case::star("spec.containers.*.image", "spec.containers.1.image")]
+    fn path_with_a_number_is_hidden(#[case] ignored: &str, #[case] path: &str) {
+        assert!(Mask::of(&[ignored.to_owned()]).hides("pods", path));
+    }
 
     #[test]
     fn learned_field_is_hidden_by_all_clones_of_a_mask() {

@@ -103,8 +103,11 @@ impl Output {
         });
         OTHER.get_or_init(|| Dispatch::new(NoSubscriber::default()));
         let subscriber = Recorder(Arc::clone(&shared));
-        let guard = dispatcher::set_default(&Dispatch::new(subscriber));
-        GUARD.with_borrow_mut(|it| *it = Some(guard));
+        GUARD.with_borrow_mut(|guard| {
+            // Dropping the guard of an earlier recording resets the subscriber of the thread, so drop it first.
+            guard.take();
+            *guard = Some(dispatcher::set_default(&Dispatch::new(subscriber)));
+        });
         Self(shared)
     }
 
@@ -368,5 +371,15 @@ mod tests {
         write();
         output.end();
         assert_eq!(output.marks().logs.len(), 1);
+    }
+
+    #[test]
+    fn second_recording_on_a_thread_replaces_the_first() {
+        let first = Output::record(Instant::now(), || 0);
+        let second = Output::record(Instant::now(), || 0);
+        tracing::info!("a line");
+        second.end();
+        tracing::info!("another line");
+        assert_eq!((first.marks().logs.len(), second.marks().logs.len()), (0, 1));
     }
 }

@@ -63,10 +63,12 @@ const VERBS: [&str; 8] = [
 impl TestCluster {
     /// Returns a client that acts as a user, such as the ServiceAccount of the controller's deployment. For `name`, see
     /// [`client_named`](Self::client_named). The user's permissions are only enforced if
-    /// [`rbac`](crate::TestClusterBuilder::rbac) is enabled.
+    /// [`rbac`](crate::TestClusterBuilder::rbac) is enabled. On a real API server, the client acts as the user of the
+    /// test.
     #[must_use]
     pub fn client_as(&self, name: &str, user: UserInfo) -> kube::Client {
-        self.server.client_as(name, user)
+        self.skips("client_as");
+        self.clients().client_as(name, user)
     }
 
     /// Returns the permissions that the requests of all controllers require. For a single controller, see

@@ -156,9 +156,13 @@ impl TestCluster {
         let paths = real.paths().await;
         let lists = futures::future::join_all(paths.iter().map(|path| real.read(path))).await;
         let mut present = BTreeMap::new();
+        // If a list could not be read, its objects are kept.
+        let mut read = BTreeSet::new();
+        let has_failed = lists.iter().any(Result::is_err);
         for list in lists.into_iter().flatten() {
             let (kind, version) = (list["kind"].as_str().unwrap_or_default(), list["apiVersion"].clone());
             let kind = kind.strip_suffix("List").unwrap_or(kind).to_owned();
+            read.insert((version.to_string(), kind.clone()));
             for mut item in list["items"].as_array().cloned().unwrap_or_default() {
                 (item["kind"], item["apiVersion"]) = (kind.as_str().into(), version.clone());
                 let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -171,11 +175,15 @@ impl TestCluster {
             _ => 2,
         };
         let mut known = lock(&real.known);
+        let is_read = |item: &Value| {
+            let kind = item["kind"].as_str().unwrap_or_default().to_owned();
+            !has_failed || read.contains(&(item["apiVersion"].to_string(), kind))
+        };
         let gone: Vec<_> = known
             .objects
-            .keys()
-            .filter(|uid| !present.contains_key(*uid))
-            .cloned()
+            .iter()
+            .filter(|(uid, (_, item))| !present.contains_key(*uid) && is_read(item))
+            .map(|(uid, _)| uid.clone())
             .collect();
         for uid in gone {
             if let Some((_, object)) = known.objects.remove(&uid) {
@@ -212,11 +220,15 @@ impl Real {
         client
     }
 
-    async fn read(&self, path: &str) -> Option<Value> {
+    /// Sends a GET. A path that is not served has no content.
+    async fn read(&self, path: &str) -> Result<Value, kube::Error> {
         let request = Request::get(path)
             .header(http::header::USER_AGENT, TEST_CLIENT)
             .body(Vec::new());
-        self.send(request.ok()?).await.ok()
+        match self.send(request.map_err(kube::Error::HttpError)?).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+            read => read,
+        }
     }
 
     /// Returns the paths of all resources that can be listed. They are cached until a CRD is created or changed.
@@ -225,17 +237,22 @@ impl Real {
         match known {
             Some(paths) => paths,
             None => {
-                let paths = self.collections().await;
-                lock(&self.known).paths = Some(paths.clone());
+                let (paths, is_complete) = self.collections().await;
+                if is_complete {
+                    lock(&self.known).paths = Some(paths.clone());
+                }
                 paths
             }
         }
     }
 
     /// Fetches the paths of all resources that can be listed, in the order of discovery.
-    async fn collections(&self) -> Vec<String> {
+    /// Also returns whether all documents of the discovery could be read.
+    async fn collections(&self) -> (Vec<String>, bool) {
         let mut versions = vec!["/api/v1".to_owned()];
-        let groups = self.read("/apis").await.unwrap_or_default();
+        let groups = self.read("/apis").await;
+        let mut is_complete = groups.is_ok();
+        let groups = groups.unwrap_or_default();
         for group in groups["groups"].as_array().into_iter().flatten() {
             if let Some(version) = group["preferredVersion"]["groupVersion"].as_str() {
                 versions.push(format!("/apis/{version}"));
@@ -243,7 +260,8 @@ impl Real {
         }
         let mut paths = Vec::new();
         for version in versions {
-            let Some(resources) = self.read(&version).await else {
+            let Ok(resources) = self.read(&version).await else {
+                is_complete = false;
                 continue;
             };
             let group = version.strip_prefix("/apis/").and_then(|it| it.split_once('/'));
@@ -258,6 +276,6 @@ impl Real {
                 }
             }
         }
-        paths
+        (paths, is_complete)
     }
 }

@@ -476,6 +476,7 @@ impl TestCluster {
     pub(crate) fn with_server(&self, server: ApiServer) -> Self {
         let mut cluster = Self::of_server(server, self.started, self.bounds);
         (cluster.base, cluster.boot, cluster.work) = (self.base, self.boot, self.work.clone());
+        cluster.externals = Arc::new(self.externals.copy());
         cluster
     }
 

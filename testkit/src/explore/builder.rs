@@ -169,6 +169,7 @@ impl Explore {
     }
 
     /// Ignores a field of the end state in all resources, such as `status.attempts` or `status.conditions.*.message`.
+    /// A list index, or a map key that only consists of digits, stands for all of them, like `*`.
     /// The field may also return to an earlier value. A controller that keeps changing the field still prevents the
     /// cluster from settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field as
     /// well.
@@ -332,10 +333,13 @@ impl Explore {
         merged.failures
     }
 
-    fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
+    fn explore(mut self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
         let world = self.world.clone().world(None);
         crate::seeded_hash::install();
+        if !self.shard.is_whole() {
+            self.config.flight.is_part(&self.shard.to_string());
+        }
         let mut report = Report::new(name);
         report.shard = self.shard;
         let (mut wanted, mut is_replay) = (self.replays.clone(), is_replay);

@@ -3,6 +3,7 @@
 mod canonical;
 mod clocks;
 mod early;
+mod edges;
 mod failures;
 mod ends;
 mod polling;

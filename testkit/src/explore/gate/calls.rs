@@ -20,13 +20,17 @@ pub(crate) struct CallTicket {
 }
 
 impl Gate {
-    /// Registers a client's call to a system outside of the API.
-    pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> CallTicket {
+    /// Registers a client's call to a system outside of the API. `client` is the client's name as it appears in points;
+    /// `name` consists of the escaped name of the system and the verb of the call. Returns
+    /// `None` if there are too many messages.
+    pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> Option<CallTicket> {
         let truth = self.server.resource_version();
         let at = self.started.elapsed();
         let life = self.life_of(client);
         let mut state = self.state();
-        state.messages += 1;
+        if self.is_too_many(&mut state, || format!("the call {name} {object}")) {
+            return None;
+        }
         let (point, actions) = self.actions(&mut state, format!("{client}:call:{name}:{}", escaped(object)));
         let index = state.trace.len();
         state.trace.push(Step {
@@ -48,20 +52,19 @@ impl Gate {
         if begins || outage.is_some_and(|until| *until > Instant::now()) {
             before.push(OnCall::Fail);
         }
-        CallTicket {
+        Some(CallTicket {
             index,
             life,
             before,
             after: effects(&actions, |it| it.effects().answer),
-        }
+        })
     }
 
-    /// Makes the calls of a client to an external system fail for some time. `name` consists of the system and the verb
-    /// of a call.
+    /// Makes the calls of a client to an external system fail for some time. `client` and `name` are as in `call`.
     pub(crate) fn disconnect(&self, client: &str, name: &str, time: Duration) {
         self.lasts(time);
         let until = Instant::now() + time;
-        self.state().outages.insert(connection(&escaped(client), name), until);
+        self.state().outages.insert(connection(client, name), until);
     }
 
     /// Records that a call has completed.

@@ -60,7 +60,7 @@ pub(crate) struct State {
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     /// Ends of the outages of external systems, by client and system.
     pub(super) outages: BTreeMap<(String, String), Instant>,
-    lives: BTreeMap<Arc<str>, u32>,
+    lives: BTreeMap<Arc<str>, Vec<Arc<Life>>>,
     /// Number of named steps of the scenario that have begun, including steps that the plan skips.
     pub(crate) step: usize,
     /// Points of the messages in the current step, without the ordinals of the messages.
@@ -208,17 +208,15 @@ impl Gate {
     /// Begins a new run of a client, which lasts from its start to its crash.
     pub(crate) fn life(&self, client: &str) -> Arc<Life> {
         let client: Arc<str> = escaped(client).into();
-        let number = {
-            let mut state = self.state();
-            let number = state.lives.entry(Arc::clone(&client)).or_default();
-            *number += 1;
-            *number
-        };
-        Arc::new(Life::new(client, number))
+        let mut state = self.state();
+        let lives = state.lives.entry(Arc::clone(&client)).or_default();
+        let life = Arc::new(Life::new(client, lives.len() as u32 + 1));
+        lives.push(Arc::clone(&life));
+        life
     }
 
     /// Counts a message. Returns `true` if it exceeds a limit, which is reported as a hot loop.
-    fn is_too_many(&self, state: &mut State, about: impl FnOnce() -> String) -> bool {
+    pub(super) fn is_too_many(&self, state: &mut State, about: impl FnOnce() -> String) -> bool {
         state.messages += 1;
         let now = Some(Instant::now());
         match state.at_instant.0 == now {
@@ -399,7 +397,7 @@ impl Gate {
     /// Records that a controller ended by itself, and its back-off if it will be restarted.
     pub(crate) fn ended(&self, name: &str, how: &str, back_off: Option<Duration>) {
         let (client, how): (Arc<str>, _) = (escaped(name).into(), without_task_ids(how));
-        let life = self.state().lives.get(&client).copied().unwrap_or_default();
+        let life = self.life_of(&client);
         let Some(back_off) = back_off else {
             let what = format!("{how}; it is not restarted (call `.restarts()` to restart it as a kubelet does)");
             return self.note(&client, life, what);
@@ -507,9 +505,14 @@ impl Gate {
             .filter(|until| *until > Instant::now())
     }
 
-    /// Returns the ordinal of the current run of the controller `name`.
-    pub(crate) fn life_of(&self, name: &str) -> u32 {
-        self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
+    /// Returns the ordinal of the current run of a client; 0 if the client has not been created.
+    pub(crate) fn life_of(&self, client: &str) -> u32 {
+        self.state().lives.get(client).map_or(0, |it| it.len() as u32)
+    }
+
+    /// Returns the runs of a client that have begun so far.
+    pub(crate) fn lives(&self, client: &str) -> Vec<Arc<Life>> {
+        self.state().lives.get(client).cloned().unwrap_or_default()
     }
 
     /// Records a violation, unless the same oracle has already been violated.
@@ -564,9 +567,9 @@ fn most_frequent(trace: &[Step]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for step in trace {
         let what = match &step.what {
-            What::Request(_) => step.subject(),
+            What::Request(_) | What::Call { .. } => step.subject(),
             What::Event { resource, object, .. } => format!("event {resource} {}", object.trim_matches('/')),
-            What::Call { .. } | What::Note(_) => continue,
+            What::Note(_) => continue,
         };
         *counts.entry(format!("{} {what}", given(&step.client))).or_default() += 1;
     }

@@ -430,32 +430,35 @@ impl EndState {
     /// Returns `true` if a garbage collector would delete the object: it has owners, but each of them is missing or
     /// garbage itself.
     fn is_garbage(&self, kept: &Kept) -> bool {
-        let mut looked_at = BTreeSet::new();
-        self.has_lost_owners(&kept.object, &mut looked_at)
+        self.has_lost_owners(&kept.object, &mut BTreeMap::new())
     }
 
-    fn has_lost_owners(&self, object: &StoredObject, looked_at: &mut BTreeSet<String>) -> bool {
-        // Owners in a cycle do not count as lost.
-        if !looked_at.insert(object.uid().to_owned()) {
-            return false;
+    /// `known` contains the results by uid.
+    fn has_lost_owners(&self, object: &StoredObject, known: &mut BTreeMap<String, bool>) -> bool {
+        if let Some(has_lost) = known.get(object.uid()) {
+            return *has_lost;
         }
+        // Owners in a cycle do not count as lost.
+        known.insert(object.uid().to_owned(), false);
         let value = object.value();
         let owners = value["metadata"]["ownerReferences"]
             .as_array()
             .cloned()
             .unwrap_or_default();
         let mut owners = owners.iter().filter_map(|it| it["uid"].as_str()).peekable();
-        owners.peek().is_some()
+        let has_lost = owners.peek().is_some()
             && owners.all(|uid| {
                 let Some(owner) = self.existing(uid) else { return true };
                 match (owner.which, self.named(&owner.key)) {
                     (Which::Existing(place), all) if place < all.len() => {
-                        self.has_lost_owners(&all[place].object, looked_at)
+                        self.has_lost_owners(&all[place].object, known)
                     }
                     // Owners that are Events or Leases count as existing.
                     _ => false,
                 }
-            })
+            });
+        known.insert(object.uid().to_owned(), has_lost);
+        has_lost
     }
 
     /// Returns `true` if all objects with other keys are the same.

@@ -339,13 +339,33 @@ pub(crate) fn replace(value: &mut Value, identities: &Identities, label: &dyn Fn
             if fields.keys().any(has_named) {
                 let named = std::mem::take(fields).into_iter();
                 let named = named.map(|(name, field)| (replaced(&name, identities, label).unwrap_or(name), field));
-                *fields = named.collect::<Map<String, Value>>();
+                *fields = with_unique_names(named.collect());
                 has_any = true;
             }
             has_any
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
+}
+
+/// Returns a map of fields. Fields with the same name are numbered in the order of their values.
+fn with_unique_names(mut fields: Vec<(String, Value)>) -> Map<String, Value> {
+    fields.sort_by_cached_key(|(name, field)| (name.clone(), field.to_string()));
+    let mut map = Map::new();
+    let mut last = (String::new(), 1);
+    for (name, field) in fields {
+        last = if name == last.0 && !map.is_empty() {
+            (name, last.1 + 1)
+        } else {
+            (name, 1)
+        };
+        let name = match last.1 {
+            1 => last.0.clone(),
+            number => format!("{} ({number})", last.0),
+        };
+        map.insert(name, field);
+    }
+    map
 }
 
 /// Replaces the tokens in a string; `None` if there are no tokens.
@@ -389,5 +409,20 @@ pub(crate) fn resource(object: &StoredObject) -> Cow<'_, str> {
     match object.group() {
         "" => object.resource().into(),
         group => format!("{}.{group}", object.resource()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_with_the_same_name_are_kept_in_the_order_of_their_values() {
+        let fields = [("pod", json!(2)), ("pod", json!(1)), ("a", json!(3)), ("pod", json!(1))];
+        let fields = fields.map(|(name, field)| (name.to_owned(), field));
+        let map = Value::Object(with_unique_names(fields.to_vec()));
+        assert_eq!(map, json!({"a": 3, "pod": 1, "pod (2)": 1, "pod (3)": 2}));
     }
 }

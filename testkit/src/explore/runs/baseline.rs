@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::config::{Config, Role};
 use super::run::run;
 use super::world::World;
-use crate::explore::outcomes::{Finding, Generated, Milestone, Nondeterminism, Outcome, Reference};
+use crate::explore::outcomes::{EndState, Finding, Generated, Milestone, Nondeterminism, Outcome, Reference};
 use crate::explore::plans::Plan;
 use crate::mask::{Mask, Upcoming};
 
@@ -14,7 +14,14 @@ use crate::mask::{Mask, Upcoming};
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Finding>> {
     let nothing = Plan::default();
     let (mut first, again, nondeterminism) = twice(config, world, &nothing)?;
-    let other = run(config, world, &nothing, Role::Other, None);
+    let mut other = run(config, world, &nothing, Role::Other, None);
+    if let Some(violation) = other.violations.first() {
+        first.notes.push(format!(
+            "a run without faults fails with other uids, random numbers and time of day, so values that depend on them \
+             are compared: {violation}"
+        ));
+    }
+    other.end = end_of(&other, &first);
     let mut mask = first.mask(&other, &config.ignored, config.began);
     mask.add(first.mask(&again, &[], config.began));
     first.notes.extend(other.notes);
@@ -35,6 +42,15 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
         milestones: milestones.into(),
     };
     Ok((reference, nondeterminism.into_iter().collect()))
+}
+
+/// Returns the end state of a run, or of `first` if the run has failed: it may have ended early, and objects that are
+/// missing only for this reason must not be excluded from comparisons.
+pub(super) fn end_of(other: &Outcome, first: &Outcome) -> EndState {
+    match other.violations.is_empty() {
+        true => other.end.clone(),
+        false => first.end.clone(),
+    }
 }
 
 /// Runs the scenario twice and compares the results. If they differ, a third run decides whether the first one was an
@@ -103,14 +119,10 @@ fn upcoming(config: &Config, world: &World, plan: &Plan, first: &mut Outcome) ->
     passing.upcoming
 }
 
-/// Runs the scenario with a pause after each settled step, and returns the states after these pauses; empty if the run
-/// fails.
+/// Runs the scenario with a pause after each settled step, and returns the states after these pauses. If the scenario
+/// fails because of the pauses, later states are absent.
 fn waited(config: &Config, world: &World) -> Vec<Milestone> {
-    let waited = run(config, world, &Plan::default(), Role::Waiting, None);
-    match waited.violations.is_empty() {
-        true => waited.milestones,
-        false => Vec::new(),
-    }
+    run(config, world, &Plan::default(), Role::Waiting, None).milestones
 }
 
 /// Returns the reference for a plan that skips steps of the scenario, or the failed run if the shorter scenario fails
@@ -124,7 +136,9 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
     if !first.violations.is_empty() {
         return Err(Box::new(first));
     }
-    let other = run(config, world, &nothing, Role::Other, None);
+    let mut other = run(config, world, &nothing, Role::Other, None);
+    first.took += other.took;
+    other.end = end_of(&other, &first);
     let mut mask = first.mask(&other, &config.ignored, config.began);
     rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     Ok(Reference {

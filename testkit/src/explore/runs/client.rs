@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fake_apiserver::api::status::Status;
-use fake_apiserver::{ClientService, ResponseBody, RestartLog, Verb};
+use fake_apiserver::{ClientService, ResponseBody, RestartLog, UserInfo, Verb};
 use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{sleep, sleep_until};
@@ -44,6 +44,14 @@ impl GatedService {
         harness.skew_clock(&life.client, name);
         let (harness, server) = (Arc::clone(harness), harness.gate.server.client_service(name));
         Self { harness, life, server }
+    }
+
+    /// Returns the same service for a different user.
+    pub(crate) fn of_user(self, user: UserInfo) -> Self {
+        Self {
+            server: self.server.of_user(user),
+            ..self
+        }
     }
 }
 
@@ -116,8 +124,16 @@ where
     let pages = gate.page(&about, &mut parts.uri);
     let deletion = Deletion::of(gate, &about, &body);
     gate.reaches(ticket.index);
-    let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await?;
+    let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await;
     drop(lagging);
+    let response = match response {
+        Ok(response) => response,
+        Err(err) => {
+            gate.outcome(&life, ticket.index, Outcome::Broken);
+            return Err(err);
+        }
+    };
+    let is_lost = matches!(ticket.after.first(), Some(OnAnswer::Crash(_) | OnAnswer::Break(_)));
     let code = response.status().as_u16();
     let response = match about.verb {
         _ if about.is_discovery() => response.map(GatedBody::Server),
@@ -125,7 +141,8 @@ where
             response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(harness, &life, &about.resource, body))))
         }
         _ => {
-            let answer = look(harness, Some(pages), &life, &about, ticket.index, deletion, response).await;
+            let page = (!is_lost).then_some(pages);
+            let answer = look(harness, page, &life, &about, ticket.index, deletion, response).await;
             answer.map(GatedBody::whole)
         }
     };
@@ -133,7 +150,7 @@ where
     if let Some(effect) = ticket.after.first() {
         match *effect {
             OnAnswer::Crash(down) => {
-                harness.crash(&life, down);
+                harness.crash(&life.client, down);
                 return pending().await;
             }
             OnAnswer::Break(time) => {
@@ -189,14 +206,14 @@ async fn before(
                 let request = forward(passing.server.clone(), request);
                 arrive_late(harness, life, passing.about, index, after, request);
                 if crashes {
-                    harness.crash(life, RESTART);
+                    harness.crash(&life.client, RESTART);
                     return pending().await;
                 }
                 gate.outcome(life, index, Outcome::Broken);
                 return Err(Err(broken()));
             }
             OnRequest::Crash(down) => {
-                harness.crash(life, down);
+                harness.crash(&life.client, down);
                 return pending().await;
             }
             OnRequest::Refuse(code) => {

@@ -43,6 +43,11 @@ impl Flight {
         }
     }
 
+    /// Adds the part of the search to the names of the files, because several parts can run at the same time.
+    pub(crate) fn is_part(&mut self, part: &str) {
+        self.prefix = file_name(&format!("{}-part-{part}", self.prefix));
+    }
+
     /// Records the start of a run.
     pub(crate) fn begins(&self, thread: &str, plan: &Plan) {
         let Some(directory) = &self.directory else { return };
@@ -95,5 +100,20 @@ impl Drop for Flight {
             // The file may have been removed.
             let _ = fs::remove_file(&kept.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_search_do_not_report_each_other_as_interrupted() {
+        let [mut one, mut other] = [Flight::new(), Flight::new()];
+        one.is_part("1/2");
+        other.is_part("2/2");
+        one.begins("thread", &Plan::default());
+        assert_eq!(other.interrupted(), [""; 0]);
+        assert_eq!(one.interrupted().len(), 1);
     }
 }

@@ -22,6 +22,10 @@ use crate::lock::lock;
 use crate::test_cluster::TestCluster;
 use crate::work::Work;
 
+/// Time until a call to an unreachable system fails. Without it, a loop that repeats the call without a pause would
+/// never end, because virtual time only passes while all tasks wait.
+const UNREACHABLE: Duration = Duration::from_millis(100);
+
 /// The gate of a run, and the parts of its cluster to which decisions are applied.
 pub(crate) struct Harness {
     pub(crate) gate: Gate,
@@ -90,10 +94,10 @@ impl Harness {
     }
 
     /// Kills a controller, and restarts it after the time `down`. Responses to its open requests are never delivered.
-    pub(crate) fn crash(&self, life: &Life, down: Duration) {
-        life.end();
-        self.gate.note(&life.client, life.number, "crash".to_owned());
-        let Some(controller) = lock(&self.controllers).get(&life.client).cloned() else {
+    pub(crate) fn crash(&self, client: &Arc<str>, down: Duration) {
+        self.gate.lives(client).iter().for_each(|life| life.end());
+        self.gate.note(client, self.gate.life_of(client), "crash".to_owned());
+        let Some(controller) = lock(&self.controllers).get(client).cloned() else {
             return;
         };
         self.gate.lasts(down);
@@ -123,7 +127,12 @@ impl Harness {
         let controller = lock(&self.controllers).get(client).cloned();
         if let Some(controller) = controller {
             self.gate.note(&client.into(), 0, "restart".to_owned());
+            let lives = self.gate.lives(client);
             controller.restart();
+            // A process that is stopped may still send requests.
+            if !self.timing.is_real {
+                lives.iter().for_each(|life| life.end());
+            }
         }
     }
 
@@ -196,19 +205,25 @@ impl Harness {
         name: &'a str,
         object: &'a str,
     ) -> Result<AfterCall<'a>, Unreachable> {
-        let ticket = self.gate.call(&escaped(client), &escaped(name), object);
+        let (client, name): (Arc<str>, _) = (escaped(client).into(), escaped(name));
+        let Some(ticket) = self.gate.call(&client, &name, object) else {
+            return pending().await;
+        };
         for effect in &ticket.before {
             match *effect {
-                OnCall::Crash(down) => self.crash_client(client, down).await,
+                OnCall::Crash(down) => self.crash_client(&client, down).await,
                 OnCall::Wait(time) => {
                     self.gate.lasts(time);
                     sleep(time).await;
                 }
-                OnCall::Outage(time) => self.gate.disconnect(client, name, time),
-                OnCall::Fail => return Err(Unreachable),
+                OnCall::Outage(time) => self.gate.disconnect(&client, &name, time),
+                OnCall::Fail => {
+                    sleep(UNREACHABLE).await;
+                    return Err(Unreachable);
+                }
             }
         }
-        if self.gate.life_of(client) != ticket.life {
+        if self.gate.life_of(&client) != ticket.life {
             // The controller has been killed in the meantime.
             pending::<()>().await;
         }
@@ -216,12 +231,12 @@ impl Harness {
     }
 
     /// Applies faults after a call of a controller to a system outside of the API.
-    async fn end_call(self: Arc<Self>, client: &str, ticket: CallTicket) -> Result<(), Unreachable> {
+    async fn end_call(self: Arc<Self>, client: Arc<str>, ticket: CallTicket) -> Result<(), Unreachable> {
         self.gate.called(ticket.index);
         self.check_time();
         for effect in ticket.after {
             match effect {
-                OnAnswer::Crash(down) => self.crash_client(client, down).await,
+                OnAnswer::Crash(down) => self.crash_client(&client, down).await,
                 OnAnswer::Break(time) => {
                     self.wait(time).await;
                     return Err(Unreachable);
@@ -233,9 +248,8 @@ impl Harness {
     }
 
     /// Kills the controller `client` if it can be restarted, and never returns.
-    async fn crash_client(&self, client: &str, down: Duration) {
-        let life = Life::new(escaped(client).into(), self.gate.life_of(client));
-        self.crash(&life, down);
+    async fn crash_client(&self, client: &Arc<str>, down: Duration) {
+        self.crash(client, down);
         pending::<()>().await;
     }
 

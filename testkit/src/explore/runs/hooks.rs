@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fake_apiserver::UserInfo;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
@@ -27,8 +28,13 @@ use crate::test_cluster::TEST_CLIENT;
 const PAUSE: Duration = Duration::from_secs(6);
 
 impl Hooks for Harness {
-    fn client(self: Arc<Self>, name: &str) -> kube::Client {
-        kube::Client::new(GatedService::new(&self, name), "default")
+    fn client(self: Arc<Self>, name: &str, user: Option<UserInfo>) -> kube::Client {
+        let service = GatedService::new(&self, name);
+        let service = match user {
+            Some(user) => service.of_user(user),
+            None => service,
+        };
+        kube::Client::new(service, "default")
     }
 
     fn service(self: Arc<Self>, name: &str) -> Passage {

@@ -183,7 +183,8 @@ fn made(config: &Config, world: &World, plan: &Plan, took: &mut Duration) -> Res
         *took += first.took;
         return Err(Box::new(first));
     }
-    let other = run(config, world, plan, Role::Other, None);
+    let mut other = run(config, world, plan, Role::Other, None);
+    other.end = baseline::end_of(&other, &first);
     let ignored: Vec<String> = config
         .ignored
         .iter()

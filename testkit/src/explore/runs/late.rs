@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fake_apiserver::ResponseBody;
+use fake_apiserver::{ResponseBody, Verb};
 use http::Response;
 use tokio::time::sleep;
 
@@ -30,7 +30,8 @@ pub(crate) fn arrive_late(
         sleep(time).await;
         // A write to a missing object is dropped. An update or an apply might create the object, although everything
         // that belongs to it may have been deleted.
-        if harness.gate.stored(&about).is_none() {
+        // The deletion of a collection has no name.
+        if about.verb != Verb::DeleteCollection && harness.gate.stored(&about).is_none() {
             return;
         }
         harness.gate.reaches(index);

@@ -88,6 +88,14 @@ impl Harness {
         Some(state.as_ref()?.judge(end, mask).lines)
     }
 
+    /// Returns the time for which the scenario has paused after its steps.
+    pub(crate) fn paused(&self) -> Duration {
+        match self.mode {
+            Mode::Wait => STEADY * self.gate.state().settled as u32,
+            Mode::Keep | Mode::Compare => Duration::ZERO,
+        }
+    }
+
     fn reached(&self, state: Option<EndState>, passed: Passed) {
         let milestone = Milestone {
             state,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::config::{Config, Mode, MustHold, Role};
 use super::digest::digest;
@@ -201,12 +201,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn workload(&self) {
         let scenario = AssertUnwindSafe((self.config.scenario)(self.cluster, &self.gate.plan)).catch_unwind();
-        match select(
-            std::pin::pin!(scenario),
-            std::pin::pin!(sleep(self.config.timing.scenario)),
-        )
-        .await
-        {
+        match select(std::pin::pin!(scenario), std::pin::pin!(self.time_limit())).await {
             Either::Left((Ok(()), _)) => self.gate.state().is_complete = true,
             Either::Left((Err(payload), _)) if payload.is::<StepIsWrong>() => {}
             Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
@@ -226,6 +221,20 @@ impl Run<'_> {
         self.harness.check();
         self.gate.state().is_over = true;
         self.record(self.config.oracles.after_scenario(&self.facts(None)));
+    }
+
+    /// Waits until the scenario has taken too long, not counting the pauses after its steps.
+    async fn time_limit(&self) {
+        let began = Instant::now();
+        let mut paused = Duration::ZERO;
+        loop {
+            sleep_until(began + self.config.timing.scenario + paused).await;
+            let all = self.harness.paused();
+            if all == paused {
+                return;
+            }
+            paused = all;
+        }
     }
 
     fn facts<'b>(&'b self, returned: Option<&'b Returned>) -> Facts<'b> {

@@ -158,7 +158,7 @@ impl GatedWatch {
             }
             OnEvent::LeaveOut => {}
             OnEvent::Repeat => return Some(2),
-            OnEvent::Crash(down) => self.harness.crash(&self.life, down),
+            OnEvent::Crash(down) => self.harness.crash(&self.life.client, down),
         }
         Some(0)
     }

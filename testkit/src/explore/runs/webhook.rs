@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::harness::Harness;
-use crate::explore::gate::Life;
 use crate::explore::plans::{OnAnswer, OnCall, escaped};
 
 /// Name of webhook calls in the points of a plan.
@@ -26,12 +25,14 @@ impl Harness {
         path: &str,
         call: BoxFuture<'_, ()>,
     ) -> Result<(), String> {
-        let life = || Life::new(escaped(&client).into(), self.gate.life_of(&client));
-        let ticket = self.gate.call(&escaped(&client), WEBHOOK, path);
+        let client: Arc<str> = escaped(&client).into();
+        let Some(ticket) = self.gate.call(&client, WEBHOOK, path) else {
+            return Err(REFUSED.to_owned());
+        };
         for effect in &ticket.before {
             match *effect {
                 OnCall::Crash(down) => {
-                    self.crash(&life(), down);
+                    self.crash(&client, down);
                     return Err(RESET.to_owned());
                 }
                 OnCall::Wait(time) => {
@@ -48,7 +49,7 @@ impl Harness {
         match ticket.after.first() {
             None => Ok(()),
             Some(OnAnswer::Crash(down)) => {
-                self.crash(&life(), *down);
+                self.crash(&client, *down);
                 Err(RESET.to_owned())
             }
             Some(OnAnswer::Break(time)) => {

@@ -28,6 +28,8 @@ pub(crate) fn replays(
         let mut reference = Arc::clone(&search.runs.reference);
         if other.is_some() {
             reference = Arc::new(reference_of(config, world).map_err(Stop::Failed)?.0);
+            // References of a spec are kept for one time of day.
+            config.spec.iter().for_each(|it| it.forget());
         }
         if !plan.skipped.is_empty() {
             reference = Arc::new(shortened(config, world, &reference, &plan)?);
@@ -50,6 +52,9 @@ pub(crate) fn replays(
             if let Some(what) = difference(&outcome, &again) {
                 search.nondeterminism.push(Nondeterminism::new(&plan, &what));
             }
+        }
+        if other.is_some() {
+            config.spec.iter().for_each(|it| it.forget());
         }
         if let Some(violation) = outcome.violations.first().cloned() {
             let finding = Finding::new(&reference, outcome, plan, violation);

@@ -42,7 +42,14 @@ pub(crate) fn shrink(
         // With fewer steps, the scenario has a different end state.
         let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
-            own = Arc::new(shortened_reference(config, world, plan).ok()?);
+            let shortened = shortened_reference(config, world, plan);
+            spent.set(
+                spent.get()
+                    + shortened
+                        .as_ref()
+                        .map_or_else(|failed| failed.took, |it| it.outcome.took),
+            );
+            own = Arc::new(shortened.ok()?);
         }
         let (outcome, reference) = judged(config, world, (plan, role), &own);
         spent.set(spent.get() + outcome.took);

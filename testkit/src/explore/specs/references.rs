@@ -13,12 +13,7 @@ const AFTER: &str = ": before → after the object";
 
 /// Resources that are never treated as references, even if a string in the spec equals an object's name. Objects named
 /// `default` are excluded as well.
-const NOT_MEANT: [&str; 4] = [
-    "customresourcedefinitions.apiextensions.k8s.io",
-    "events",
-    "leases",
-    "namespaces",
-];
+const NOT_MEANT: [&str; 4] = ["customresourcedefinitions", "events", "leases", "namespaces"];
 
 /// Returns `true` if a change creates a referenced object after the explored one.
 pub(crate) fn is_late(change: &str) -> bool {
@@ -85,5 +80,33 @@ fn collect<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
         Value::Array(items) => items.iter().for_each(|it| collect(it, texts)),
         Value::Object(fields) => fields.values().for_each(|it| collect(it, texts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::secret;
+
+    #[tokio::test]
+    async fn definition_that_is_named_in_a_spec_is_not_a_reference() {
+        let name = "widgets.example.com";
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+                }],
+            },
+        });
+        let cluster = TestCluster::start();
+        cluster.create(serialized(&definition)).await;
+        cluster.create(secret("login")).await;
+        let referenced = Referenced::of(&cluster, &json!({"spec": {"watches": name, "secret": "login"}}));
+        let changes: Vec<String> = referenced.into_iter().map(|it| it.change).collect();
+        assert_eq!(changes, ["secrets default/login: before → after the object"]);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::changes::{Change, changes};
 use crate::explore::outcomes::{EndState, Reference};
+use crate::lock::lock;
 
 /// The change that restores the initial spec.
 pub(crate) const BACK: &str = "the spec back to its initial value";
@@ -52,6 +53,12 @@ impl Spec {
             fresh: Mutex::default(),
             sequences: Mutex::default(),
         }
+    }
+
+    /// Removes the cached reference runs.
+    pub(crate) fn forget(&self) {
+        lock(&self.fresh).clear();
+        lock(&self.sequences).clear();
     }
 
     pub(crate) fn has(&self, change: &str) -> bool {
