@@ -140,11 +140,26 @@ async fn invalid_token_is_refused_with_401() {
     "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
     r#"nodes "n" is forbidden: User "dev" cannot list resource "nodes" in API group "" at the cluster scope"#
 )]
+#[case::selected_name_of_a_legacy_watch(
+    "/api/v1/watch/nodes?fieldSelector=metadata.name%3Dn",
+    r#"nodes is forbidden: User "dev" cannot watch resource "nodes" in API group "" at the cluster scope"#
+)]
 #[case::path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
 async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
     let (code, status) = Ask::of(&server).token("dev-token").get(path).await;
+    assert_eq!((code, status["message"].as_str()), (403, Some(message)));
+}
+
+/// Otherwise, a rule with `resourceNames` would allow the deletion of a collection.
+#[tokio::test(start_paused = true)]
+async fn field_selector_is_no_name_if_a_collection_is_deleted() {
+    let server = rbac().start();
+    let path = format!("{SECRETS}?fieldSelector=metadata.name%3Da");
+    let dev = Ask::of(&server).token("dev-token");
+    let (code, status) = dev.send("DELETE", &path, Value::Null).await;
+    let message = r#"secrets is forbidden: User "dev" cannot deletecollection resource "secrets" in API group "" in the namespace "default""#;
     assert_eq!((code, status["message"].as_str()), (403, Some(message)));
 }
 

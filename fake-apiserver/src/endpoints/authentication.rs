@@ -235,14 +235,15 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
     };
     let verb = verb(call, &found);
     let is_namespace = found.group.is_empty() && found.resource == "namespaces";
-    let selects = matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+    let selects = matches!(verb, Verb::List | Verb::Watch) && !found.legacy_watch;
     Attributes {
         verb: verb.as_str(),
         group: found.group,
         resource: found.resource,
         subresource: found.subresource.split('/').next().unwrap_or_default(),
         namespace: if is_namespace { found.name } else { found.namespace },
-        // The name in a field selector is treated as the request's name, so that `resourceNames` can allow a list.
+        // The name in a field selector is treated as the request's name, so that `resourceNames` can allow a list or a
+        // watch, but no deletion of a collection and no path that begins with `/watch/` (`RequestInfoFactory`).
         name: if found.name.is_empty() && selects {
             selected
         } else {
