@@ -50,6 +50,8 @@ fn converted(review: &Value, spoil: &str) -> Value {
             match spoil {
                 "name" => object["metadata"]["name"] = "other".into(),
                 "version" => object["apiVersion"] = "example.com/v9".into(),
+                "kind" => object["kind"] = "Gadget".into(),
+                "no labels" => object["metadata"]["labels"] = Value::Null,
                 "metadata" => object["metadata"]["finalizers"] = json!(["a.example.com/b"]),
                 "label" => object["metadata"]["labels"] = json!({"a b": "c"}),
                 "label type" => object["metadata"]["labels"] = json!({"a": 1}),
@@ -216,6 +218,10 @@ async fn o10_object_pending_deletion_stays_in_the_storage_version() {
     "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received \
      example.com/v9)"
 )]
+#[case::kind(
+    "kind",
+    "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)"
+)]
 #[tokio::test(start_paused = true)]
 async fn o10_invalid_conversion_responses_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
     let asked = Asked::default();
@@ -238,6 +244,15 @@ async fn o10_conversion_can_only_change_labels_and_annotations() {
         (&meta["finalizers"], &meta["labels"]),
         (&Value::Null, &json!({"converted": "yes"}))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_null_labels_from_a_conversion_webhook_are_absent() {
+    let server = server(&Asked::default(), "no labels").await;
+    made(&post(&server, V2, widget("v2", "a", json!({"width": 1}))).await);
+    let path = format!("{V1}/a");
+    let answer = ask(&server, Method::GET, &path, Value::Null).await;
+    assert_eq!(answer.body["metadata"].get("labels"), None, "{}", answer.body);
 }
 
 #[tokio::test(start_paused = true)]

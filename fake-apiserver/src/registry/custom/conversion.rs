@@ -66,7 +66,8 @@ impl Conversion {
         let mut kept = object.metadata().cloned().unwrap_or_default();
         for field in ["labels", "annotations"] {
             kept.remove(field);
-            kept.extend(meta.get(field).map(|it| (field.to_owned(), it.clone())));
+            let value = meta.get(field).filter(|it| !it.is_null());
+            kept.extend(value.map(|it| (field.to_owned(), it.clone())));
         }
         converted.insert("metadata".into(), kept.into());
         Some(converted)
@@ -119,13 +120,19 @@ pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) ->
             converted.api_version()
         ));
     }
+    if converted.kind() != original.kind() {
+        return Err(format!(
+            "returned invalid object at index 0: invalid kind (expected {}, received {})",
+            original.kind(),
+            converted.kind()
+        ));
+    }
     let same = |what: &str, a: &str, b: &str| match a == b {
         true => Ok(()),
         false => Err(format!(
             "returned invalid object: must have the same {what}: {a} != {b}"
         )),
     };
-    same("kind", original.kind(), converted.kind())?;
     same("name", original.name(), converted.name())?;
     same("namespace", original.namespace(), converted.namespace())?;
     same("UID", original.uid(), converted.uid())?;
