@@ -93,6 +93,8 @@ fn coerce_with(
 ) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
+        // Go encodes the metadata before it decodes them as `ObjectMeta`, so that `1.0` becomes an integer.
+        number::normalize(metadata);
         metadata::decode(metadata, "metadata", &mut unknown)?;
     }
     for value in object.values_mut() {
@@ -261,6 +263,14 @@ mod tests {
         });
         assert_eq!(decoded["spec"], expected);
         assert_eq!(decoded["spec"]["size"].to_string(), "1");
+    }
+
+    #[test]
+    fn l4_whole_floats_in_metadata_are_integers() {
+        let mut body = object(json!({}));
+        body.metadata_mut().insert("generation".into(), json!(2.0));
+        let (decoded, _) = decode(json!({"type": "object"}), body).expect("the body can be decoded");
+        assert_eq!(decoded["metadata"]["generation"], json!(2));
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Metadata of custom resources, decoded like Go's `ObjectMeta`: unknown fields are dropped, wrong types are errors,
 //! and empty values are omitted (rule O18).
 
-use jiff::Timestamp;
-
 use crate::api::json::type_name;
 use crate::api::json::{Map, Value};
-use crate::entropy;
+use crate::registry::types::decode::canonical_seconds;
 use crate::registry::types::edit::keep_entries;
 
 /// The Go type of a field.
@@ -215,13 +213,10 @@ fn decode_time(value: &mut Value) -> Result<(), String> {
         let found = type_name(value);
         return Err(format!("json: cannot unmarshal {found} into Go value of type string"));
     };
-    let Ok(time) = text.parse::<Timestamp>() else {
-        let layout = "2006-01-02T15:04:05Z07:00";
-        return Err(format!(
-            "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
-        ));
-    };
-    *text = entropy::seconds(time).into();
+    match canonical_seconds(text)? {
+        Some(time) => *text = time.into(),
+        None => *value = Value::Null,
+    }
     Ok(())
 }
 
@@ -252,6 +247,10 @@ mod tests {
         "json: cannot unmarshal string into Go struct field ObjectMeta.labels of type map[string]string")]
     #[case(json!({"finalizers": "x"}),
         "json: cannot unmarshal string into Go struct field ObjectMeta.finalizers of type []string")]
+    #[case(json!({"deletionTimestamp": "2024-05-01 12:00:00Z"}),
+        "parsing time \"2024-05-01 12:00:00Z\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \" 12:00:00Z\" as \"T\"")]
+    #[case(json!({"deletionTimestamp": "2024-13-01T00:00:00Z"}),
+        "parsing time \"2024-13-01T00:00:00Z\": month out of range")]
     #[case(json!({"ownerReferences": [{"name": 1}]}),
         "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.name of type string")]
     fn o18_metadata_fields_of_wrong_types_are_refused(#[case] mut metadata: Value, #[case] error: &str) {
@@ -264,6 +263,7 @@ mod tests {
     #[test]
     fn o18_unknown_metadata_fields_are_reported_and_empty_ones_dropped() {
         let mut metadata = json!({
+            "creationTimestamp": "0001-01-01T00:00:00Z",
             "name": "a", "color": "red", "labels": {}, "generation": 0, "deletionGracePeriodSeconds": 0,
             "ownerReferences": [{"kind": "K", "size": 1}],
         });

@@ -20,6 +20,7 @@ use crate::api::read::{Read, read};
 use crate::api::status::Status;
 
 pub(crate) use scan::{MOST_ERRORS, duplicate_fields};
+pub(crate) use time::canonical_seconds;
 #[cfg(feature = "cel")]
 pub(crate) use time::read_rfc3339;
 pub(crate) use zero::ROOT_KEYWORDS;

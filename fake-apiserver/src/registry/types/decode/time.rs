@@ -90,6 +90,16 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
+/// Parses a `metav1.Time`. Returns the time in kube-apiserver's format; `None` for the zero time, which is encoded as
+/// `null`. Fails with the message of Go's `time.ParseError`.
+pub(crate) fn canonical_seconds(text: &str) -> Result<Option<String>, String> {
+    Ok(match canonical_time(text, Precision::Seconds)? {
+        Canonical::Same => Some(text.to_owned()),
+        Canonical::Other(time) => Some(time),
+        Canonical::Zero => None,
+    })
+}
+
 /// A parser of times, with the unread part of the string.
 struct Reader<'a> {
     text: &'a str,
