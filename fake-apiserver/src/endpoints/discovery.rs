@@ -17,6 +17,7 @@ use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::custom::definition;
 use crate::registry::types::schema::optional::stable_version;
 use crate::registry::types::schema::served::group_rank;
+use crate::registry::types::version_order;
 use remote::RemoteVersion;
 
 /// The media type of an aggregated discovery document.
@@ -192,9 +193,9 @@ fn is_own_kind(row: &ResourceInfo, sub: &SubresourceInfo) -> bool {
 
 /// Returns the hash of a storage version (rule N4). `version` is the version in which objects are stored.
 fn storage_version_hash(row: &ResourceInfo, version: &str) -> String {
-    let stored = STORED_AS
-        .iter()
-        .find(|it| it.0 == row.group && it.1 == row.resource && is_stable(&row.version) && !is_custom(row));
+    let stored = STORED_AS.iter().find(|it| {
+        it.0 == row.group && it.1 == row.resource && version_order::is_stable(&row.version) && !is_custom(row)
+    });
     let own = stable_version(&row.group, &row.version).unwrap_or(version);
     let (group, version) = stored.map_or((row.group.as_ref(), own), |it| (it.2, it.3));
     let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
@@ -346,39 +347,7 @@ fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
 
 /// Compares versions; the most stable and newest one is first: `v10, v2, v1, v2beta1, v1beta2, v1alpha1, foo`.
 pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (version_rank(a), version_rank(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
-/// Returns `true` for a version such as `v1`, which is neither alpha nor beta.
-fn is_stable(version: &str) -> bool {
-    version_rank(version).is_some_and(|(stability, ..)| stability == 2)
-}
-
-/// Returns stability, major and minor number of a version such as `v2beta1`; `None` for other forms.
-fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let (major, rest) = rest.split_at(digits);
-    let number = |text: &str| -> Option<u64> {
-        // Valid version numbers have no leading zeros, and fit a `u64`.
-        if text.starts_with('0') || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        text.parse().ok()
-    };
-    let major = number(major)?;
-    if rest.is_empty() {
-        return Some((2, major, 0));
-    }
-    if let Some(minor) = rest.strip_prefix("beta") {
-        return Some((1, major, number(minor)?));
-    }
-    Some((0, major, number(rest.strip_prefix("alpha")?)?))
+    version_order::compare(b, a)
 }
 
 /// Builds the document of `/version` (rule N9).

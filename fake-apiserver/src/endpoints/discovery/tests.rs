@@ -180,7 +180,7 @@ fn o10_versions_are_ordered_by_stability() {
     versions.sort_by(|a, b| compare_versions(a, b));
     assert_eq!(
         versions,
-        ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "bar", "foo", "v01"]
+        ["v10", "v2", "v1", "v01", "v2beta1", "v1beta2", "v1alpha1", "bar", "foo"]
     );
 }
 

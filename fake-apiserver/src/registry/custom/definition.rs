@@ -12,6 +12,7 @@ use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::no_version::NoVersion;
+use crate::registry::types::version_order;
 
 /// A custom resource as defined by its CRD. It is parsed when the CRD is written, and shared by all requests.
 #[derive(Clone, Debug)]
@@ -310,7 +311,7 @@ impl Reader<'_> {
         }
         let (group, kind) = (self.group, self.name("kind"));
         let warning = format!("{group}/{name} {kind} is deprecated");
-        let is_newer = |it: &&str| version_rank(it) > version_rank(name);
+        let is_newer = |it: &&str| version_order::compare(it, name).is_gt();
         Some(match self.preferred.filter(is_newer) {
             Some(preferred) => format!("{warning}; use {group}/{preferred} {kind}"),
             None => warning,
@@ -364,23 +365,32 @@ fn preferred_version<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
     let usable = versions.filter(|it| it.is_true("served") && !it.is_true("deprecated"));
     usable
         .map(|it| it.text("name"))
-        .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
+        .max_by(|a, b| version_order::compare(a, b))
 }
 
-/// Returns the priority of a version: by stability (GA, beta, alpha), then by number. Version names in any other format
-/// have the lowest priority.
-pub(crate) fn version_rank(version: &str) -> (u8, u64, u64) {
-    let parse = || {
-        let rest = version.strip_prefix('v')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (major, rest) = rest.split_at(end);
-        let major: u64 = major.parse().ok()?;
-        for (stage, rank) in [("alpha", 1), ("beta", 2)] {
-            if let Some(minor) = rest.strip_prefix(stage) {
-                return Some((rank, major, minor.parse().ok()?));
-            }
-        }
-        rest.is_empty().then_some((3, major, 0))
-    };
-    parse().unwrap_or((0, 0, 0))
+#[cfg(test)]
+mod tests {
+    use crate::api::json::json;
+
+    use super::super::tests::resource_of;
+
+    #[test]
+    fn o10_deprecation_warning_recommends_the_newest_version() {
+        let version = |name: &str, is_deprecated: bool| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            json!({"name": name, "served": true, "storage": name == "bar", "deprecated": is_deprecated, "schema": schema})
+        };
+        let resource = resource_of(json!([version("foo", true), version("bar", false)]));
+        let foo = resource.version("foo").expect("foo is served");
+        let text = "example.com/foo Widget is deprecated; use example.com/bar Widget";
+        assert_eq!(foo.deprecation.as_deref(), Some(text));
+        let resource = resource_of(json!([
+            version("v02", false),
+            version("v1", true),
+            version("bar", false)
+        ]));
+        let v1 = resource.version("v1").expect("v1 is served");
+        let text = "example.com/v1 Widget is deprecated; use example.com/v02 Widget";
+        assert_eq!(v1.deprecation.as_deref(), Some(text));
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod cursor;
 pub(crate) mod edit;
 pub(crate) mod schema;
 pub(crate) mod no_version;
+pub(crate) mod version_order;
 pub(crate) mod hidden;
 pub(crate) mod decode;
 pub(crate) mod gated;
