@@ -63,7 +63,8 @@ fn outage_of_a_system_with_a_space_in_its_name_lasts() {
     .replay("outage=12000@operator:call:dns%20zone.create:a#1")
     .schedules(1)
     .report();
-    assert_eq!(failed.load(Ordering::Relaxed), 3);
+    let failed = failed.load(Ordering::Relaxed);
+    assert!(failed >= 3, "{failed} calls failed in 12 s");
 }
 
 /// Virtual time only passes while all tasks wait.

@@ -16,6 +16,7 @@ twins! {
     concurrent_changes_leave_snapshots: "end state", "secrets default/snapshot-3: missing";
     rollouts_are_counted: "end state", "secrets default/web: missing";
     numbered_children_are_removed: "end state", "secrets default/web-2: unexpected";
+    inactive_color_gets_the_next_size: "end state", "secrets default/web-blue";
 }
 
 async fn change(cluster: &TestCluster, size: &str) {
@@ -215,4 +216,39 @@ async fn numbered_children_are_removed(cluster: &TestCluster, is_healthy: bool) 
             done()
         });
     with_sizes(cluster, &["3", "2", "1"]).await;
+}
+
+/// Deploys each size to the color that is not active, and then makes this color active. The buggy variant makes the
+/// color active first.
+///
+/// The active color depends on the number of sizes that the controller observes one by one.
+async fn inactive_color_gets_the_next_size(cluster: &TestCluster, is_healthy: bool) {
+    OPERATOR
+        .selects("kind=app")
+        .start(cluster, move |parent, cx| async move {
+            // The cache may contain an old active color.
+            let Some(parent) = cx.get::<ConfigMap>(&parent.name_any()).await? else {
+                return done();
+            };
+            let wanted = field(&parent, "size");
+            if annotation(&parent, "size") == wanted {
+                return done();
+            }
+            let next = if annotation(&parent, "active") == "blue" {
+                "green"
+            } else {
+                "blue"
+            };
+            let marks = json!({"active": next, "size": wanted});
+            if !is_healthy {
+                mark(&cx, &parent, marks.clone()).await?;
+            }
+            let color = json!({"metadata": {"labels": {"size": wanted}}});
+            cx.apply::<Secret>("operator", &format!("web-{next}"), color).await?;
+            if is_healthy {
+                mark(&cx, &parent, marks).await?;
+            }
+            done()
+        });
+    with_sizes(cluster, &["1", "2", "3"]).await;
 }

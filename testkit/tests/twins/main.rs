@@ -41,3 +41,4 @@ mod tenants;
 mod timers;
 mod views;
 mod words;
+mod workloads;

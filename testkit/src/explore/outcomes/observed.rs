@@ -27,38 +27,32 @@ impl EndState {
     /// value.
     pub(crate) fn differs_like(&self, found: &Self, other: &Self, mask: &Mask) -> bool {
         let (others, _) = self.differences_but_for_order(other, mask);
-        let is_shared = |it: &Difference| {
-            let mut same = others
-                .iter()
-                .filter(|other| other.key == it.key && other.path == it.path);
-            same.any(|other| other.text == it.text || is_between(it, other))
-        };
         let (differences, _) = self.differences_but_for_order(found, mask);
-        differences.iter().all(is_shared)
+        differences.iter().all(|it| is_shared(it, &others))
     }
 
     /// Returns `true` if `found` differs from this state only in histories, that is, in objects that do not follow from
-    /// the last input. `last` is the state of a run in which controllers have only observed the last input. Values that
-    /// are equal in this state and in `last` follow from the last input, so `found` must have them. If the history has
-    /// the same objects in this state and in `last`, `found` must also have these objects. Objects with numbered names
-    /// form one history.
-    pub(crate) fn differs_in_histories(&self, found: &Self, last: &Self, mask: &Mask) -> bool {
+    /// the last input. `late` are the states of runs in which controllers have not observed the first inputs, or have
+    /// only observed the last one. Values that are equal in this state and in all of `late` follow from the last input,
+    /// so `found` must have them. If the history has the same objects in these states, `found` must also have these
+    /// objects. Objects with numbered names form one history.
+    pub(crate) fn differs_in_histories(&self, found: &Self, late: &[&Self], mask: &Mask) -> bool {
         let differences = self.differences(found, mask);
         histories(&differences).iter().all(|name| {
-            let [expected, of_last] = self.objects_of(last, mask, name);
-            let [_, found] = self.objects_of(found, mask, name);
-            let has_required = expected
-                .values
-                .intersection(&of_last.values)
-                .all(|it| found.values.contains(it));
-            let has_all = found.keys == expected.keys || expected.keys != of_last.keys;
-            expected != of_last && has_required && has_all
+            let [expected, found] = self.objects_of(found, mask, name);
+            let all = late.iter().map(|late| self.objects_of(late, mask, name));
+            let all: Vec<[Objects; 2]> = all.collect();
+            let is_required = |it: &&(String, String)| all.iter().flatten().all(|objects| objects.values.contains(it));
+            let mut required = expected.values.iter().filter(is_required);
+            let has_all = found.keys == expected.keys || all.iter().any(|[expected, late]| expected.keys != late.keys);
+            let is_history = all.iter().any(|[expected, late]| expected != late);
+            is_history && required.all(|it| found.values.contains(it)) && has_all
         })
     }
 
-    /// Same as `differs_in_histories`, for the state `found` of a run in which controllers have observed more changes.
-    /// This state may then equal `last`. An object in `given` must exist in both this state and `found`, or in neither
-    /// of them. A required value may only differ if it is a number that has increased.
+    /// Same as `differs_in_histories` with one late state, for a `found` from a run in which controllers have observed
+    /// more changes. This state may then equal `last`. Objects that exist in only one of this state and `found` must not
+    /// be in `given`, and a required value may only differ if it is a number that has increased.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();
@@ -109,6 +103,15 @@ impl EndState {
 /// Returns the histories to which the differing objects belong.
 fn histories(differences: &[Difference]) -> BTreeSet<String> {
     differences.iter().map(|it| history(&it.key)).collect()
+}
+
+/// Returns `true` if a difference is also one of `others`, or is a number between the numbers in the reference and in
+/// `others`.
+fn is_shared(difference: &Difference, others: &[Difference]) -> bool {
+    let mut same = others
+        .iter()
+        .filter(|other| other.key == difference.key && other.path == difference.path);
+    same.any(|other| other.text == difference.text || is_between(difference, other))
 }
 
 /// Returns `true` if a number is between the number in the reference and the number in `other`.

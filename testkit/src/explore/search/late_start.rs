@@ -136,9 +136,10 @@ impl Suspect<'_> {
 
     /// Compares the failing run with runs in which the controller receives several changes together.
     fn merges(&self) -> Option<String> {
-        let last = self.made(Faultless::Late(LAST));
         let Reference { outcome, mask, .. } = &*self.runs.reference;
-        if !last.is_complete || !outcome.end.differs_in_histories(&self.failed.end, last.at_rest(), mask) {
+        let late: Vec<Arc<Outcome>> = self.late_starts().collect();
+        let ends: Vec<&EndState> = late.iter().map(|it| it.at_rest()).collect();
+        if late.iter().any(|it| !it.is_complete) || !outcome.end.differs_in_histories(&self.failed.end, &ends, mask) {
             return None;
         }
         let missed = missed(self.failed).into_iter().find(|missed| {
@@ -152,6 +153,25 @@ impl Suspect<'_> {
              observes the changes between {from:.3} s and {until:.3} s together, and the last input of {client} does \
              not determine the end state"
         ))
+    }
+
+    /// Makes runs in which the controller starts after all steps of the test, or after the steps before one of its waits
+    /// except for the first.
+    fn late_starts(&self) -> impl Iterator<Item = Arc<Outcome>> {
+        let reference = &self.runs.reference.outcome;
+        // Waits for a condition have no recorded times, so the times belong to other waits if there are any.
+        let times = match reference.settled_times.len() == reference.waited {
+            true => reference.settled_times.as_slice(),
+            false => &[],
+        };
+        let waits = times.iter().take(times.len().saturating_sub(1).min(MOST)).enumerate();
+        let waits = waits.map(|(nth, time)| (Some(nth + 2), *time + SOON));
+        std::iter::once((None, LAST)).chain(waits).map(|(patient_from, time)| {
+            self.runs.faultless(&Plan {
+                patient_from,
+                ..Faultless::Late(time).plan(self.client)
+            })
+        })
     }
 
     /// Compares groups of related objects in the failing run and in a run in which the other controllers start first.
