@@ -196,6 +196,7 @@ pub mod webhook;
 mod key;
 mod resource_version;
 mod object;
+mod cache_state;
 mod error;
 pub mod errors;
 // Support for the layers.

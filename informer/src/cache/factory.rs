@@ -11,15 +11,16 @@ use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObject
 use kube::{Client, Resource};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::by_object::ByObject;
 use super::informer::{SharedInformer, SharedInformerBuilder, StopOnDrop};
 use super::list_watch::ApiListWatch;
-use crate::Error;
+use crate::cache_state::CacheState;
 use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Storage};
 use crate::tasks::TaskGroup;
+use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Creates and shares one informer for each type; the informers start and stop together (client-go's
 /// `SharedInformerFactory`). Clones refer to the same factory.
@@ -70,7 +71,7 @@ struct Entry {
 }
 
 /// A type-erased informer.
-trait Member: Send + Sync {
+trait Member: CacheState {
     fn run(&self, stop: watch::Receiver<bool>) -> BoxFuture<'static, ()>;
     fn synced(&self) -> BoxFuture<'static, Result<(), Error>>;
     fn has_synced(&self) -> bool;
@@ -128,6 +129,28 @@ impl<K: Cacheable> Member for SharedInformer<K> {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+impl<K: Cacheable> CacheState for SharedInformer<K> {
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        Self::may_have(self, key, labels)
+    }
+
+    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
+        self.version_for(key)
+    }
+
+    fn uid(&self, key: &ObjectKey) -> Option<String> {
+        Self::uid(self, key)
+    }
+
+    fn is_deleting(&self, key: &ObjectKey) -> bool {
+        Self::is_deleting(self, key)
+    }
+
+    fn restored(&self, key: &ObjectKey) -> Option<Instant> {
+        Self::restored(self, key)
     }
 }
 
@@ -424,6 +447,19 @@ impl SharedInformerFactory {
         self.shared.tasks.finished().await;
     }
 
+    /// Returns the started informers of a resource, which is given as group and plural: `apps/deployments`, or `/pods`
+    /// for the core group. There may be several, for different versions or representations of the objects.
+    pub(crate) fn caches_of(&self, resource: &str) -> Vec<Arc<dyn CacheState>> {
+        let informers = self.lock();
+        let of_it = informers
+            .entries
+            .iter()
+            .filter(|it| it.is_started && resource_of(&it.path).is_some_and(|it| it == resource));
+        of_it
+            .map(|it| Arc::clone(&it.informer) as Arc<dyn CacheState>)
+            .collect()
+    }
+
     /// Returns the informer for this path, if it exists and has been started.
     pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
         let informers = self.lock();
@@ -472,6 +508,16 @@ impl SharedInformerFactory {
 
     fn lock(&self) -> MutexGuard<'_, Informers> {
         self.shared.informers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the group and plural of a path such as `/apis/apps/v1/deployments`.
+fn resource_of(path: &str) -> Option<String> {
+    let parts: Vec<_> = path.trim_matches('/').split('/').collect();
+    match parts[..] {
+        ["api", _, plural] => Some(format!("/{plural}")),
+        ["apis", group, _, plural] => Some(format!("{group}/{plural}")),
+        _ => None,
     }
 }
 

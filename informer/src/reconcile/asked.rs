@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     pub(super) about: About,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum About {
     Object(String),
     /// The whole collection, because the server generated the name of the created object.

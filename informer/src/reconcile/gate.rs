@@ -1,6 +1,6 @@
 //! `Gate`: holds back keys until the caches have received the writes of the keys' last reconciles (KEP-5647).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,49 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::collection::Collection;
 use super::write::{Write, Written};
-use crate::{ObjectKey, ResourceVersion};
-
-/// The state of a cache that keys wait for.
-pub(crate) trait CacheState: Send + Sync + 'static {
-    /// Returns `true` if the cache contains the object with this key, or may contain it. `labels` are the object's
-    /// labels, if they are known.
-    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
-
-    /// Returns the version up to which the cache contains all changes to the object with this key.
-    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion;
-
-    /// Returns the uid of the object with this key, if the cache contains it.
-    fn uid(&self, key: &ObjectKey) -> Option<String>;
-
-    /// Returns `true` if the cache contains an object with this key that is being deleted.
-    fn is_deleting(&self, key: &ObjectKey) -> bool;
-
-    /// Returns the time at which the informer last detected that the server was restored from a backup. Writes before
-    /// this time may be lost, in which case the cache never receives them.
-    fn restored(&self, key: &ObjectKey) -> Option<Instant>;
-
-    /// Returns `true` if the cache no longer receives changes.
-    fn has_ended(&self) -> bool {
-        false
-    }
-
-    /// Returns `true` if the cache includes this write, or will never receive it.
-    fn has_seen(&self, write: &Write) -> bool {
-        if !self.may_have(&write.key, write.labels.as_ref()) || self.restored(&write.key) >= Some(write.at) {
-            return true;
-        }
-        let is_at = |version: &ResourceVersion| is_reached(&self.resource_version(&write.key), version);
-        let is_gone = |uid: &String| self.uid(&write.key).is_none_or(|it| it != *uid);
-        match &write.what {
-            Written::Version(version) => is_at(version),
-            Written::Terminating { version, floor, uid } => is_at(version) || is_at(floor) && is_gone(uid),
-            Written::Gone { floor, uid } => is_at(floor) && is_gone(uid),
-            Written::Deleted { floor, uid } => is_at(floor) && (is_gone(uid) || self.is_deleting(&write.key)),
-            Written::Absent { floor } => self.uid(&write.key).is_none() || !floor.is_empty() && is_at(floor),
-            Written::Unknown(_) => false,
-        }
-    }
-}
+use crate::cache_state::CacheState;
 
 /// Maximum time for which a key is held back. It is longer than two intervals between bookmarks, because a cache that
 /// contains only some objects of a resource may need a bookmark to reach the version of a write to other objects.
@@ -90,7 +48,7 @@ impl Caches {
     /// Returns the first cache that has not received the write, if any.
     fn behind(&self, write: &Write) -> Option<&dyn CacheState> {
         let mut caches = self.0.get(&write.collection).into_iter().flatten();
-        caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
+        caches.find(|it| !write.is_in(&***it)).map(AsRef::as_ref)
     }
 }
 
@@ -282,18 +240,6 @@ impl Write {
     }
 }
 
-/// Returns `true` if a cache at version `at` has reached `version`. Also returns `true` if `version` is empty, or if
-/// the two versions cannot be compared, unless `at` is empty.
-fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
-    if version.is_empty() {
-        return true;
-    }
-    match at.partial_cmp(version) {
-        Some(order) => order.is_ge(),
-        None => !at.is_empty(),
-    }
-}
-
 impl<R> fmt::Debug for Gate<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").finish_non_exhaustive()
@@ -302,9 +248,11 @@ impl<R> fmt::Debug for Gate<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+    use crate::{ObjectKey, ResourceVersion};
 
     /// A fake cache that contains all changes up to a version.
     #[derive(Default)]

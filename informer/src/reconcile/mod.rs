@@ -7,6 +7,7 @@ mod reconcile_error;
 mod collection;
 mod asked;
 mod write;
+mod write_log;
 mod writes;
 mod gate;
 mod shard;
@@ -16,7 +17,7 @@ mod worker;
 
 pub use crate::error::BoxError;
 pub(crate) use collection::{ClusterId, Collection};
-pub(crate) use gate::{CacheState, Caches, Gate};
+pub(crate) use gate::{Caches, Gate};
 pub use reconcile_error::{ReconcileError, TerminalError};
 pub use reconciler::{Action, Reconciler, Request};
 pub(crate) use shard::{Hold, Shard, Stay};

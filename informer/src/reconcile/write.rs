@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::asked::Asked;
 use super::collection::Collection;
+use crate::cache_state::CacheState;
 use crate::{ObjectKey, ResourceVersion};
 
 /// Maximum number of concurrent requests that read the outcomes of writes.
@@ -58,6 +59,24 @@ impl Write {
         matches!(self.what, Written::Unknown(_))
     }
 
+    /// Returns `true` if the cache includes this write, or will never receive it.
+    pub(crate) fn is_in(&self, cache: &(impl CacheState + ?Sized)) -> bool {
+        let key = &self.key;
+        if !cache.may_have(key, self.labels.as_ref()) || cache.restored(key) >= Some(self.at) {
+            return true;
+        }
+        let is_at = |version: &ResourceVersion| is_reached(&cache.resource_version(key), version);
+        let is_gone = |uid: &String| cache.uid(key).is_none_or(|it| it != *uid);
+        match &self.what {
+            Written::Version(version) => is_at(version),
+            Written::Terminating { version, floor, uid } => is_at(version) || is_at(floor) && is_gone(uid),
+            Written::Gone { floor, uid } => is_at(floor) && is_gone(uid),
+            Written::Deleted { floor, uid } => is_at(floor) && (is_gone(uid) || cache.is_deleting(key)),
+            Written::Absent { floor } => cache.uid(key).is_none() || !floor.is_empty() && is_at(floor),
+            Written::Unknown(_) => false,
+        }
+    }
+
     /// Returns `true` if both writes are to the same object.
     fn is_to_object_of(&self, other: &Self) -> bool {
         self.key == other.key && self.collection == other.collection
@@ -96,8 +115,16 @@ impl Write {
 
     /// Adds a write to a list. The result does not depend on the order of calls, because the order of responses may
     /// differ from the order in which the server executed the writes. If there are two versions of an object, the
-    /// higher version is kept. A deletion is kept in addition to a version.
-    pub(crate) fn merge(writes: &mut Vec<Self>, new: Self) {
+    /// higher version is kept. A deletion is kept in addition to a version, and its floor is raised to this version:
+    /// before a cache has received the object, the missing object does not show that the cache has received the
+    /// deletion.
+    pub(crate) fn merge(writes: &mut Vec<Self>, mut new: Self) {
+        for known in writes.iter_mut() {
+            if known.is_to_object_of(&new) {
+                known.raise(&new.version());
+                new.raise(&known.version());
+            }
+        }
         let mut is_superseded = false;
         writes.retain(|known| {
             if !known.is_to_object_of(&new) {
@@ -137,19 +164,27 @@ impl Write {
         }
     }
 
-    /// Returns the highest version of the writes to an object. The state of the object in a cache is only relevant once
-    /// the cache has reached this version.
-    pub(crate) fn floor(writes: &[Self], collection: &Collection, key: &ObjectKey) -> ResourceVersion {
-        let to_it = writes
-            .iter()
-            .filter(|it| it.key == *key && it.collection == *collection);
-        let versions = to_it.filter_map(|it| match &it.what {
-            Written::Version(version) | Written::Terminating { version, .. } => Some(version),
-            Written::Gone { floor, .. } | Written::Deleted { floor, .. } => Some(floor),
-            Written::Absent { .. } | Written::Unknown(_) => None,
-        });
-        let highest = versions.reduce(|one, other| if is_older(one, other) { other } else { one });
-        highest.cloned().unwrap_or_default()
+    /// Returns the version that a cache reaches with this write; empty if it is unknown.
+    fn version(&self) -> ResourceVersion {
+        match &self.what {
+            Written::Version(version)
+            | Written::Terminating { version, .. }
+            | Written::Gone { floor: version, .. }
+            | Written::Deleted { floor: version, .. } => version.clone(),
+            Written::Absent { .. } | Written::Unknown(_) => ResourceVersion::default(),
+        }
+    }
+
+    /// Raises the floor of a deletion to `version`, if `version` is higher.
+    fn raise(&mut self, version: &ResourceVersion) {
+        match &mut self.what {
+            Written::Terminating { floor, .. } | Written::Gone { floor, .. } | Written::Deleted { floor, .. } => {
+                if is_older(floor, version) {
+                    floor.clone_from(version);
+                }
+            }
+            Written::Version(_) | Written::Absent { .. } | Written::Unknown(_) => {}
+        }
     }
 }
 
@@ -174,7 +209,7 @@ fn relation(known: &Write, new: &Write) -> Relation {
         (Version(one) | Terminating { version: one, .. }, Version(other) | Terminating { version: other, .. }) => {
             newer(is_older(other, one))
         }
-        (Gone { floor: one, uid: a } | Deleted { floor: one, uid: a }, Gone { floor: other, uid: b })
+        (Gone { floor: one, uid: a }, Gone { floor: other, uid: b })
         | (Deleted { floor: one, uid: a }, Deleted { floor: other, uid: b })
             if a == b =>
         {
@@ -182,8 +217,9 @@ fn relation(known: &Write, new: &Write) -> Relation {
         }
         // A completed deletion implies that the deletion has begun.
         (Gone { uid: a, .. }, Deleted { uid: b, .. }) if a == b => Relation::KnownOnly,
-        // Reading the state after the later write covers both writes.
-        (Unknown(_), Unknown(_)) => Relation::NewOnly,
+        (Deleted { uid: a, .. }, Gone { uid: b, .. }) if a == b => Relation::NewOnly,
+        // Reading the state after the later write covers both writes, if the same state is read for both.
+        (Unknown(one), Unknown(other)) if one.about == other.about => Relation::NewOnly,
         (Absent { floor: one }, Absent { floor: other }) => newer(is_older(other, one)),
         // The object did not exist at `floor`, so a higher version belongs to an object that was created later.
         (Absent { floor }, Version(version) | Terminating { version, .. }) if is_above(version, floor) => {
@@ -193,6 +229,18 @@ fn relation(known: &Write, new: &Write) -> Relation {
             Relation::KnownOnly
         }
         _ => Relation::Both,
+    }
+}
+
+/// Returns `true` if a cache at version `at` has reached `version`. Also returns `true` if `version` is empty, or if
+/// the two versions cannot be compared, unless `at` is empty.
+fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
+    if version.is_empty() {
+        return true;
+    }
+    match at.partial_cmp(version) {
+        Some(order) => order.is_ge(),
+        None => !at.is_empty(),
     }
 }
 
@@ -210,6 +258,7 @@ fn is_above(version: &ResourceVersion, floor: &ResourceVersion) -> bool {
 mod tests {
     use rstest::rstest;
 
+    use super::super::asked::About;
     use super::*;
 
     fn version(version: &str) -> Written {
@@ -224,15 +273,39 @@ mod tests {
         }
     }
 
+    fn deleted(floor: &str, uid: &str) -> Written {
+        let floor = ResourceVersion::from(floor);
+        Written::Deleted {
+            floor,
+            uid: uid.to_owned(),
+        }
+    }
+
+    fn unknown(about: About) -> Written {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let path = match &about {
+            About::Object(_) => "object",
+            About::Made => "made",
+            About::Deleted => "deleted",
+        };
+        Written::Unknown(Arc::new(Asked {
+            client: kube::Client::new(never, "default"),
+            path: path.to_owned(),
+            about,
+        }))
+    }
+
     fn absent(floor: &str) -> Written {
         let floor = ResourceVersion::from(floor);
         Written::Absent { floor }
     }
 
-    fn terminating(version: &str) -> Written {
+    fn terminating(version: &str, floor: &str) -> Written {
         Written::Terminating {
             version: ResourceVersion::from(version),
-            floor: ResourceVersion::default(),
+            floor: ResourceVersion::from(floor),
             uid: "u".to_owned(),
         }
     }
@@ -257,13 +330,18 @@ mod tests {
 
     #[rstest]
     #[case::higher_version([version("9"), version("10")], &[version("10")])]
-    #[case::last_state_of_a_deletion([terminating("10"), version("9")], &[terminating("10")])]
-    #[case::version_and_deletion([version("9"), gone("7", "u")], &[version("9"), gone("7", "u")])]
-    #[case::deletions_of_two_objects([gone("7", "u"), gone("9", "v")], &[gone("7", "u"), gone("9", "v")])]
+    #[case::last_state_of_a_deletion([terminating("10", ""), version("9")], &[terminating("10", "9")])]
+    #[case::version_and_deletion([version("9"), gone("7", "u")], &[version("9"), gone("9", "u")])]
+    #[case::version_and_deletion_without_a_version([version("9"), gone("", "u")], &[version("9"), gone("9", "u")])]
+    #[case::deletions_of_two_objects([gone("7", "u"), gone("9", "v")], &[gone("9", "u"), gone("9", "v")])]
     #[case::deletions_of_one_object([gone("7", "u"), gone("9", "u")], &[gone("9", "u")])]
+    #[case::deletion_with_its_completion([deleted("9", "u"), gone("7", "u")], &[gone("9", "u")])]
+    #[case::deletion_of_a_lower_version([deleted("7", "u"), gone("9", "u")], &[gone("9", "u")])]
+    #[case::unknown_create_and_deletions([unknown(About::Made), unknown(About::Deleted)],
+        &[unknown(About::Made), unknown(About::Deleted)])]
     #[case::missing_version([version(""), version("9")], &[version("9")])]
     #[case::absence_before_a_version([absent("7"), version("9")], &[version("9")])]
-    #[case::absence_before_a_deletion([absent("7"), terminating("9")], &[terminating("9")])]
+    #[case::absence_before_a_deletion([absent("7"), terminating("9", "")], &[terminating("9", "")])]
     #[case::absence_after_a_version([absent("7"), version("5")], &[absent("7"), version("5")])]
     #[case::absence_at_an_unknown_version([absent(""), version("5")], &[absent(""), version("5")])]
     #[case::two_absences([absent("7"), absent("9")], &[absent("9")])]

@@ -18,6 +18,7 @@ use super::asked::{About, Answer, Asked, Item};
 use super::collection::{ClusterId, Collection};
 use super::shard::check_permit;
 use super::write::{Write, Written};
+use super::write_log::WriteLog;
 use crate::{ObjectKey, ResourceVersion};
 
 /// Records the writes of a client, so that a key is not reconciled from caches that do not contain its last writes
@@ -44,7 +45,7 @@ pub struct Writes(());
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
 /// Writes of the reconcile, or of the request of a `CachedClient`, that is being polled.
-type Scope = Arc<Mutex<Vec<Write>>>;
+type Scope = Arc<Mutex<WriteLog>>;
 
 tokio::task_local! {
     static SCOPE: Scope;
@@ -91,7 +92,7 @@ impl Writes {
         let scope = Scope::default();
         let result = SCOPE.scope(Arc::clone(&scope), future).await;
         let writes = std::mem::take(&mut *scope.lock().unwrap_or_else(PoisonError::into_inner));
-        (result, writes)
+        (result, writes.into_writes())
     }
 
     /// Sends a request, and calls `note` with its writes. If the future is dropped early, `note` is still called, and
@@ -109,7 +110,7 @@ impl Writes {
     pub(crate) fn pass_on(writes: &[Write]) {
         let _ = SCOPE.try_with(|scope| {
             let mut all = scope.lock().unwrap_or_else(PoisonError::into_inner);
-            writes.iter().for_each(|it| Write::merge(&mut all, it.clone()));
+            writes.iter().for_each(|it| all.add(it.clone()));
         });
     }
 }
@@ -130,7 +131,7 @@ impl<F: FnOnce(&[Write])> Drop for Noting<F> {
     fn drop(&mut self) {
         let writes = std::mem::take(&mut *self.scope.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(note) = self.note.take() {
-            note(&writes);
+            note(&writes.into_writes());
         }
     }
 }
@@ -280,14 +281,16 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns `true` if the server may have executed a failed request: for 502 and 504, which show that a server or
-    /// proxy stopped waiting. For other server errors, returns `true` only for deletions of several objects, because
-    /// some may have been deleted, and for creates with a generated name, because a retry would create an additional
-    /// object.
+    /// Returns `true` if the server may have executed a failed request, at least in part: always for 502 and 504, which
+    /// show that a server or proxy stopped waiting. For creates with a generated name, other server errors count as
+    /// well, because a retry would create an additional object. Deletions of several objects delete one object after
+    /// the other, and any of them may be refused, so only a missing authentication shows that nothing was deleted.
     fn is_unknown(&self, code: StatusCode) -> bool {
-        match code {
-            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
-            code => code.is_server_error() && !matches!(self.asked.about, About::Object(_)),
+        let is_unanswered = matches!(code, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
+        match self.asked.about {
+            About::Object(_) => is_unanswered,
+            About::Made => code.is_server_error(),
+            About::Deleted => code != StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -332,7 +335,7 @@ impl Target {
         let key = self.key(self.name.as_deref().unwrap_or(&metadata.name));
         let version = metadata.version();
         if kind == "Status" {
-            let (floor, uid) = (self.floor(&key), details.uid);
+            let (floor, uid) = (ResourceVersion::default(), details.uid);
             return self.push(key, None, Written::Gone { floor, uid });
         }
         // The labels of a Scale are not the labels of its target.
@@ -342,12 +345,12 @@ impl Target {
         let what = match metadata.deletion_timestamp {
             Some(_) if version.is_empty() => return,
             Some(_) => Written::Terminating {
-                floor: self.floor(&key),
+                floor: ResourceVersion::default(),
                 version,
                 uid: metadata.uid,
             },
             None if is_delete => Written::Gone {
-                floor: self.floor(&key),
+                floor: ResourceVersion::default(),
                 uid: metadata.uid,
             },
             None if version.is_empty() => return,
@@ -375,13 +378,7 @@ impl Target {
         }
     }
 
-    fn floor(&self, key: &ObjectKey) -> ResourceVersion {
-        let writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        Write::floor(&writes, &self.collection, key)
-    }
-
     fn push(&self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
-        let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
         let write = Write {
             collection: self.collection.clone(),
             key,
@@ -389,6 +386,6 @@ impl Target {
             at: Instant::now(),
             what,
         };
-        Write::merge(&mut writes, write);
+        self.scope.lock().unwrap_or_else(PoisonError::into_inner).add(write);
     }
 }

@@ -1,11 +1,9 @@
 //! `Intake`: adds the keys affected by events to the queue of a controller.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::redelivery::{EventPanics, Redelivery};
@@ -15,8 +13,7 @@ use super::sharding::ShardKeys;
 use crate::cache::{HandlerOptions, HandlerRegistration, SharedInformer};
 use crate::handler::{AnyEvent, Event, HandlerFn, Predicate, ToKeys, enqueue};
 use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
-use crate::reconcile::CacheState;
-use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
+use crate::{Cacheable, Error, ObjectKey};
 
 /// Function that starts a watch with the controller's intake.
 pub(super) type Watch<R = ObjectKey> = Box<dyn FnOnce(&Intake<R>) -> Result<Registered, Error> + Send>;
@@ -142,27 +139,5 @@ pub(super) fn registered<K: Cacheable>(informer: SharedInformer<K>, registration
         has_synced: Box::new(move || looking.has_synced()),
         synced: Box::pin(async move { waiting.synced().await }),
         remove: Box::new(move || informer.remove_handler(&registration)),
-    }
-}
-
-impl<K: Cacheable> CacheState for SharedInformer<K> {
-    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
-        Self::may_have(self, key, labels)
-    }
-
-    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
-        self.version_for(key)
-    }
-
-    fn uid(&self, key: &ObjectKey) -> Option<String> {
-        Self::uid(self, key)
-    }
-
-    fn is_deleting(&self, key: &ObjectKey) -> bool {
-        Self::is_deleting(self, key)
-    }
-
-    fn restored(&self, key: &ObjectKey) -> Option<Instant> {
-        Self::restored(self, key)
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::intake::Intake;
 use super::request_key::RequestKey;
 use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
+use crate::cache_state::CacheState;
 use crate::handler::{Event, Predicate, ToKeys};
-use crate::reconcile::{CacheState, Collection, Gate};
+use crate::reconcile::{Collection, Gate};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
 /// A handle for adding watches to a controller, before or while it runs; see

@@ -537,3 +537,70 @@ async fn read_with_an_unsuitable_namespace_is_an_error(#[case] is_live: bool) {
         }
     }
 }
+
+fn empty_map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.into());
+    map.metadata.namespace = Some("default".into());
+    map
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_after_a_create_and_a_delete_does_not_return_the_object() {
+    let cluster = TestCluster::start();
+    let client = running(&cluster).await;
+    client.list::<ConfigMap>().await.expect("the read succeeds");
+    let watches = cluster.watches().on("configmaps");
+    watches.hold();
+    client
+        .create(&empty_map("a"))
+        .await
+        .expect("the object does not exist yet");
+    client.delete::<ConfigMap>(&key("a")).await.expect("the object exists");
+    let reader = client.clone();
+    let read = tokio::spawn(async move { reader.get::<ConfigMap>(&key("a")).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The cache receives the create, but not the deletion.
+    watches.release(1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!read.is_finished(), "the read waits for the deletion");
+    watches.resume();
+    let object = read.await.expect("the task does not panic").expect("the read succeeds");
+    assert!(object.is_none());
+}
+
+#[rstest]
+#[case::metadata_are_late(1)]
+#[case::objects_are_late(0)]
+#[tokio::test(start_paused = true)]
+async fn read_waits_for_a_write_that_another_cache_has_received(#[case] late: usize) {
+    let cluster = TestCluster::start();
+    let client = running(&cluster).await;
+    let metadata = client.metadata::<ConfigMap>();
+    client.list::<ConfigMap>().await.expect("the read succeeds");
+    metadata.list().await.expect("the read succeeds");
+    let watches = cluster.watches().on("configmaps");
+    let [_, _] = watches.handles() else {
+        panic!("each cache has one watch: {}", watches.count());
+    };
+    watches.handles()[late].hold();
+    client
+        .create(&empty_map("a"))
+        .await
+        .expect("the object does not exist yet");
+    let object = key("a");
+    let typed = async {
+        let found = client.get::<ConfigMap>(&object).await.expect("the read succeeds");
+        found.is_some()
+    };
+    let partial = async {
+        let found = metadata.get(&object).await.expect("the read succeeds");
+        found.is_some()
+    };
+    let resumed = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        watches.resume();
+    };
+    let (typed, partial, ()) = futures::join!(typed, partial, resumed);
+    assert!(typed && partial, "{typed} {partial}");
+}

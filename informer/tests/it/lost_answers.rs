@@ -187,3 +187,22 @@ async fn key_that_deleted_an_object_is_not_held_back_by_a_new_object_of_that_nam
     cluster.advance(seconds(5)).await;
     assert_eq!(*calls.lock().expect("the lock is not poisoned"), 2);
 }
+
+/// An admission webhook may refuse the deletion of one object after others were deleted.
+#[tokio::test(start_paused = true)]
+async fn read_waits_after_a_refused_deletion_of_a_collection() {
+    let cluster = TestCluster::start();
+    let client = behind(&cluster, &["m".to_owned()]).await;
+    let refused = faults::status(403, "Forbidden").but_applied().client("reader");
+    let refused = cluster.inject(refused.on(Verb::DeleteCollection, "configmaps").once());
+    let deleted = client.delete_all_of::<ConfigMap>().in_namespace("default").await;
+    deleted.expect_err("the request is refused");
+    assert_eq!(refused.hits(), 1);
+    let resumed = async {
+        sleep(seconds(5)).await;
+        cluster.watches().client("reader").on("configmaps").resume();
+        cluster.watches().client("reader").on("configmaps").bookmark();
+    };
+    let (value, ()) = futures::join!(value(&client, "m"), resumed);
+    assert_eq!(value.expect("the cache receives the deletion"), "");
+}

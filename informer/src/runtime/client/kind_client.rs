@@ -295,7 +295,9 @@ impl<K: Cacheable> KindClient<K> {
     }
 
     async fn own_writes_seen(&self, informer: &SharedInformer<K>, key: Option<&ObjectKey>) -> Result<(), Error> {
-        let first = || self.client.shared.unseen.first(&self.kinds.resource, key, informer);
+        let shared = &self.client.shared;
+        let caches = || shared.factory.caches_of(&self.kinds.resource);
+        let first = || shared.unseen.first(&self.kinds.resource, key, informer, caches);
         if first().is_none() {
             return Ok(());
         }

@@ -1,10 +1,11 @@
 //! `Unseen`: writes of a client that caches have not received yet.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::ObjectKey;
-use crate::reconcile::{CacheState, Write};
+use crate::cache_state::CacheState;
+use crate::reconcile::Write;
 use crate::sync::Mutex;
 
 /// Maximum number of objects of a resource for which writes are tracked. If there are more, the object that has been
@@ -53,12 +54,19 @@ impl Known {
         Write::merge(&mut written.writes, write);
     }
 
-    /// Drops writes to an object that the cache has received. Returns the first remaining write.
-    fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState) -> Option<Write> {
+    /// Returns the first write to an object that the cache has not received. Drops the writes that all caches of the
+    /// resource have received.
+    fn first_of(&mut self, key: &ObjectKey, cache: &impl CacheState, caches: &[Arc<dyn CacheState>]) -> Option<Write> {
         let written = self.objects.get_mut(key)?;
-        written.writes.retain(|write| !cache.has_seen(write));
-        let first = written.writes.first().cloned();
-        if first.is_none() {
+        let mut first = None;
+        written.writes.retain(|write| {
+            let is_missing = !write.is_in(cache);
+            if is_missing {
+                first.get_or_insert_with(|| write.clone());
+            }
+            is_missing || caches.iter().any(|it| !write.is_in(&**it))
+        });
+        if written.writes.is_empty() {
             self.order.remove(&written.number);
             self.objects.remove(key);
         }
@@ -112,20 +120,29 @@ impl Unseen {
     }
 
     /// Returns the first write to this object, or to any object if `key` is `None`, that the cache has not received.
-    /// Drops the writes that the cache has received.
-    pub(super) fn first(&self, resource: &str, key: Option<&ObjectKey>, cache: &impl CacheState) -> Option<Write> {
+    /// Drops the writes that all `caches` of the resource have received: a write that only some of them have received
+    /// is still missing in the others. A cache that is started later contains all earlier writes.
+    pub(super) fn first(
+        &self,
+        resource: &str,
+        key: Option<&ObjectKey>,
+        cache: &impl CacheState,
+        caches: impl FnOnce() -> Vec<Arc<dyn CacheState>>,
+    ) -> Option<Write> {
         let mut all = self.lock();
         let known = all.get_mut(resource)?;
+        let caches = caches();
         let first = match key {
-            Some(key) => keys_of(key).iter().find_map(|key| known.first_of(key, cache)),
-            None => loop {
-                let Some(oldest) = known.order.values().next().cloned() else {
-                    break None;
-                };
-                if let Some(write) = known.first_of(&oldest, cache) {
-                    break Some(write);
+            Some(key) => keys_of(key).iter().find_map(|key| known.first_of(key, cache, &caches)),
+            None => {
+                let (mut next, mut first) = (0, None);
+                while let (None, Some((number, key))) = (&first, known.order.range(next..).next()) {
+                    let key = key.clone();
+                    next = number + 1;
+                    first = known.first_of(&key, cache, &caches);
                 }
-            },
+                first
+            }
         };
         if known.objects.is_empty() {
             all.remove(resource);
@@ -194,9 +211,10 @@ mod tests {
             what: Outcome::Version(ResourceVersion::from(version.to_string().as_str())),
         };
         for seed in 0..500 {
-            let (unseen, cache) = (Unseen::default(), Cache::default());
+            let (unseen, cache) = (Unseen::default(), Arc::new(Cache::default()));
+            let caches = || vec![Arc::clone(&cache) as Arc<dyn CacheState>];
             let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
-            let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &cache).is_some();
+            let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &*cache, caches).is_some();
             // Each task waits for its own write. The order of the responses differs from the order in which the server
             // executed the writes.
             let writer = |versions: [u64; 3]| {
@@ -238,13 +256,16 @@ mod tests {
             what: Outcome::Version(ResourceVersion::from((10 + number).to_string().as_str())),
         };
         (0..5_000).for_each(|it| unseen.remember(&[write(it)]));
-        let cache = |at| Cache {
-            at: AtomicUsize::new(at),
-            looks: AtomicUsize::new(0),
+        let cache = |at| {
+            Arc::new(Cache {
+                at: AtomicUsize::new(at),
+                looks: AtomicUsize::new(0),
+            })
         };
         let behind = cache(5);
-        let first = |key: Option<&ObjectKey>, cache: &Cache| {
-            let first = unseen.first(pods.resource(), key, cache);
+        let first = |key: Option<&ObjectKey>, cache: &Arc<Cache>| {
+            let caches = || vec![Arc::clone(cache) as Arc<dyn CacheState>];
+            let first = unseen.first(pods.resource(), key, &**cache, caches);
             first.map(|it| it.key)
         };
         assert_eq!(first(Some(&key(4_999)), &behind), Some(key(4_999)));
@@ -256,7 +277,8 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(first(None, &abreast), Some(key(4_001)));
         }
-        assert_eq!(abreast.looks.load(Ordering::Relaxed), 4_001 - 904 + 3);
+        // A write that the cache has received is also compared with all caches of the resource.
+        assert_eq!(abreast.looks.load(Ordering::Relaxed), 2 * (4_001 - 904) + 3);
         assert_eq!(first(None, &cache(10_000)), None);
         assert!(unseen.lock().is_empty());
     }
