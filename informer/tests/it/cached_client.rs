@@ -604,3 +604,31 @@ async fn read_waits_for_a_write_that_another_cache_has_received(#[case] late: us
     let (typed, partial, ()) = futures::join!(typed, partial, resumed);
     assert!(typed && partial, "{typed} {partial}");
 }
+
+#[rstest]
+#[case::cache(false)]
+#[case::server(true)]
+#[tokio::test(start_paused = true)]
+async fn list_from_the_server_selects_the_same_objects_as_from_the_cache(#[case] is_live: bool) {
+    let cluster = TestCluster::builder()
+        .object(config_map("m").label("a", "b"))
+        .object(config_map("n"))
+        .start();
+    let client = running(&cluster).await;
+    let client = if is_live { client.live() } else { client };
+    let maps = || client.list::<ConfigMap>();
+    let none = maps().limit(0).await.expect("the read succeeds");
+    assert!(none.is_empty(), "{:?}", names(&none));
+    let labelled = maps().labels([]).labels([("a", "b")]);
+    assert_eq!(names(&labelled.await.expect("the read succeeds")), ["m"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn special_characters_of_a_field_value_are_escaped() {
+    let cluster = TestCluster::builder().object(config_map("m")).start();
+    let client = running(&cluster).await.live();
+    for value in ["m,metadata.namespace=default", "m\\"] {
+        let maps = client.list::<ConfigMap>().field("metadata.name", value);
+        assert_eq!(names(&maps.await.expect("the value is valid")), [""; 0]);
+    }
+}

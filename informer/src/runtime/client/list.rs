@@ -177,6 +177,10 @@ impl<K: Cacheable> ListRequest<K> {
                 "list of {plural}: the server does not support indexes"
             )));
         }
+        if self.limit == Some(0) {
+            // The server does not limit a list with this limit.
+            return Ok(Vec::new());
+        }
         let params = ListParams {
             limit: self.limit.and_then(|it| u32::try_from(it).ok()),
             ..self.wanted.params()
@@ -211,8 +215,13 @@ struct Wanted {
 impl Wanted {
     /// Returns the selectors as query parameters of a request.
     fn params(&self) -> ListParams {
-        let labels: Vec<_> = self.selectors.iter().map(ToString::to_string).collect();
-        let fields = self.fields.iter().map(|(path, value)| format!("{path}={value}"));
+        let labels = self.selectors.iter().map(ToString::to_string);
+        // An empty selector selects all objects.
+        let labels: Vec<_> = labels.filter(|it| !it.is_empty()).collect();
+        let fields = self
+            .fields
+            .iter()
+            .map(|(path, value)| format!("{path}={}", escaped(value)));
         let fields: Vec<_> = fields.collect();
         let joined = |texts: &[String]| Some(texts.join(",")).filter(|it| !it.is_empty());
         ListParams {
@@ -221,6 +230,18 @@ impl Wanted {
             ..ListParams::default()
         }
     }
+}
+
+/// Escapes the characters of a value that have a meaning in field selectors (apimachinery's `fields.EscapeValue`).
+fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for char in value.chars() {
+        if matches!(char, '\\' | ',' | '=') {
+            text.push('\\');
+        }
+        text.push(char);
+    }
+    text
 }
 
 fn selector_of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
