@@ -35,7 +35,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A write of an Event: the creation of the Event, or a new count for an existing Event.
 pub(super) struct Write {
     pub(super) event: Event,
-    pub(super) count: Option<i32>,
+    pub(super) series: Option<EventSeries>,
 }
 
 /// Sends writes of Events to the server.
@@ -97,12 +97,12 @@ impl Lanes {
     }
 
     fn start(&mut self, lane: usize) {
-        let Some(Write { event, count }) = self.lanes[lane].front_mut() else {
+        let Some(Write { event, series }) = self.lanes[lane].front_mut() else {
             return;
         };
         let write = Write {
             event: std::mem::take(event),
-            count: count.take(),
+            series: series.take(),
         };
         let (sink, stop) = (Arc::clone(&self.sink), self.stop.clone());
         let writing = async move {
@@ -138,23 +138,17 @@ impl Sink {
 
     async fn try_write(&self, api: &Api<Event>, write: &Write) -> Result<(), Error> {
         let mut event = write.event.clone();
-        if let Some(count) = write.count {
+        if let Some(series) = &write.series {
             let name = event.metadata.name.clone().unwrap_or_default();
-            let last_observed_time = self.config.clock.micro_time();
-            let series = json!({"series": {"count": count, "lastObservedTime": last_observed_time}});
+            let patch = Patch::Merge(json!({ "series": series }));
             match api
-                .patch(&name, &PatchParams::default(), &Patch::Merge(series))
+                .patch(&name, &PatchParams::default(), &patch)
                 .await
                 .map_err(Error::from)
             {
                 // The Event has expired or was deleted. Create it again under the same name, so that later counts can
                 // be written to it.
-                Err(err) if err.is_not_found() => {
-                    event.series = Some(EventSeries {
-                        count,
-                        last_observed_time,
-                    });
-                }
+                Err(err) if err.is_not_found() => event.series = Some(series.clone()),
                 Err(err) => return Err(err),
                 Ok(_) => return Ok(()),
             }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::event_series::{Correlator, SeriesKey, Verdict};
+use super::event_series::{Correlator, Count, SeriesKey, Verdict};
 use super::event_sink::{DropReason, Dropped, Lanes, Sink, Write};
 use super::runnable::{Runnable, RunnableGroup};
 use crate::Clock;
@@ -311,12 +311,17 @@ impl EventWriter {
     fn take(&mut self, mut event: Event, at: Instant, lanes: &mut Lanes) {
         let key = series_key(&event);
         let source = format!("{}/{}", key[3], key[5]);
-        match self.correlator.observe(&key, &source, &event, at) {
-            Verdict::Create => lanes.push(&key, Write { event, count: None }),
-            Verdict::Count { name, count } => {
-                event.metadata.name = Some(name);
-                let count = Some(count);
-                lanes.push(&key, Write { event, count });
+        let observed = event.event_time.clone();
+        let observed = observed.unwrap_or_else(|| self.sink.config.clock.micro_time());
+        match self.correlator.observe(&key, &source, &event, observed, at) {
+            Verdict::Create(ended) => {
+                ended.into_iter().for_each(|count| push_count(lanes, count));
+                lanes.push(&key, Write { event, series: None });
+            }
+            Verdict::Count(count) => {
+                event.metadata.name = count.event.metadata.name;
+                let series = Some(count.series);
+                lanes.push(&key, Write { event, series });
             }
             Verdict::Later => {}
             Verdict::Drop => {
@@ -330,12 +335,17 @@ impl EventWriter {
     /// in this case.
     fn refresh(&mut self, lanes: &mut Lanes) -> bool {
         let room = QUEUE.saturating_sub(lanes.len());
-        for (key, event, count) in self.correlator.refresh(Instant::now(), room) {
-            let count = Some(count);
-            lanes.push(&key, Write { event, count });
+        for count in self.correlator.refresh(Instant::now(), room) {
+            push_count(lanes, count);
         }
         lanes.len() < QUEUE
     }
+}
+
+fn push_count(lanes: &mut Lanes, count: Count) {
+    let Count { key, event, series } = count;
+    let series = Some(series);
+    lanes.push(&key, Write { event, series });
 }
 
 /// Returns the key of the series that an event belongs to. Its last two parts are the regarding object and the

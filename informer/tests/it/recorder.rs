@@ -333,3 +333,27 @@ async fn events_above_the_limit_of_two_thousand_are_dropped() {
     let line = "informer_events_dropped_total{controller=\"example.com/web\",reason=\"full\"} 3";
     assert!(text.lines().any(|it| it == line), "{text}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn last_count_of_a_series_is_written_with_the_time_of_its_last_event() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    let note = || Note::normal("Reason", "Act", "again");
+    recorder.record(&web, note());
+    cluster.advance(Duration::from_secs(60)).await;
+    recorder.record(&web, note());
+    cluster.advance(Duration::from_secs(60)).await;
+    recorder.record(&web, note());
+    // The series ends after six minutes, and this event begins another one.
+    cluster.advance(Duration::from_secs(7 * 60)).await;
+    recorder.record(&web, note());
+    cluster.advance(Duration::from_secs(31 * 60)).await;
+    let events = cluster.list::<Event>();
+    let counts: Vec<_> = events.iter().map(|it| it.series.as_ref().map(|it| it.count)).collect();
+    assert_eq!(counts, [Some(3), None]);
+    let (began, series) = (&events[0].event_time, &events[0].series);
+    let began = began.as_ref().expect("the Event has a time").0;
+    let last = series.as_ref().expect("the Event has a count").last_observed_time.0;
+    assert_eq!(last.duration_since(began).as_secs(), 120);
+}
