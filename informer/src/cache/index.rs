@@ -174,7 +174,8 @@ impl<K> Index<K> {
         let before = old.map_or(&[][..], |it| values.get(it, number));
         let after = new.map_or(&[][..], |it| values.get(it, number));
         if let Some(old) = old {
-            for value in before.iter().filter(|it| !after.contains(it)) {
+            // The values are sorted.
+            for value in before.iter().filter(|it| after.binary_search(it).is_err()) {
                 if let Some(bucket) = self.buckets.get_mut(value) {
                     bucket.remove(old.key());
                     if bucket.len() == 0 {

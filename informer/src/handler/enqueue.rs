@@ -13,9 +13,12 @@
 //! ```
 
 use std::any::TypeId;
+use std::collections::HashSet;
 use std::fmt;
+use std::hash::Hash;
 use std::marker::PhantomData;
 
+use foldhash::fast::RandomState;
 use kube::Resource;
 use kube::core::ClusterResourceScope;
 
@@ -189,18 +192,28 @@ where
     Enqueue { to_keys, sink }
 }
 
+/// Number of keys that are searched one after the other. Further keys of an event are kept in a set.
+const FEW: usize = 8;
+
 /// Calls `sink` once for each distinct key of an event, in order.
 pub(crate) fn each_key<K, M, R>(to_keys: &M, event: &Event<K>, mut sink: impl FnMut(Enqueued<R>))
 where
     M: ToKeys<K, R> + ?Sized,
-    R: Clone + Eq,
+    R: Clone + Eq + Hash,
 {
     let is_replay = event.is_replay();
-    // Events affect few keys, so a linear search is cheaper than a set.
-    let mut given: Vec<R> = Vec::new();
+    // Most events affect few keys, for which a linear search is cheaper than a set.
+    let (mut few, mut more): (Vec<R>, HashSet<R, RandomState>) = Default::default();
     to_keys.keys(event, &mut |key| {
-        if !given.contains(&key) {
-            given.push(key.clone());
+        let is_new = if few.contains(&key) {
+            false
+        } else if few.len() < FEW {
+            few.push(key.clone());
+            true
+        } else {
+            more.insert(key.clone())
+        };
+        if is_new {
             sink(Enqueued { key, is_replay });
         }
     });
@@ -221,5 +234,55 @@ where
     async fn on_event(&self, event: &Event<K>) -> Result<(), HandlerError> {
         each_key(&self.to_keys, event, &self.sink);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::Hasher;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    /// A key that counts its comparisons.
+    #[derive(Clone)]
+    struct Counted(u32, Arc<AtomicUsize>);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted {}
+
+    impl Hash for Counted {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_of_an_event_are_found_in_linear_time() {
+        let compared = Arc::new(AtomicUsize::new(0));
+        let text = r#"{"metadata":{"name":"m","namespace":"shop"}}"#;
+        let event = Event::Added {
+            object: CachedObject::<ConfigMap>::decode(text).expect("the object can be decoded"),
+            is_in_initial_list: false,
+        };
+        let counter = Arc::clone(&compared);
+        let keys = mapped(move |_: &CachedObject<ConfigMap>| {
+            let counter = Arc::clone(&counter);
+            (0..6000).map(move |it| Counted(it % 3000, Arc::clone(&counter)))
+        });
+        let mut given = Vec::new();
+        each_key(&keys, &event, |it| given.push(it.key.0));
+        assert_eq!(given, (0..3000).collect::<Vec<_>>());
+        let compared = compared.load(Ordering::Relaxed);
+        assert!(compared < 60_000, "{compared} comparisons");
     }
 }

@@ -126,6 +126,12 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         self.delayed.next()
     }
 
+    /// Returns the number of keys for which the rate limiter may have recorded failures.
+    #[cfg(test)]
+    pub(super) fn limited(&self) -> usize {
+        self.limited
+    }
+
     pub(super) fn has_delayed(&self) -> bool {
         !self.delayed.is_empty()
     }
@@ -152,6 +158,13 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         let slot = &mut self.slots[id as usize];
         self.limited -= usize::from(slot.is_limited);
         slot.is_limited = false;
+    }
+
+    /// Same as [`unlimit`](Self::unlimit), for a key that may not be in the queue.
+    pub(super) fn unlimit_key(&mut self, key: &T) {
+        if let Some(&id) = self.ids.get(key) {
+            self.unlimit(id);
+        }
     }
 
     /// Delays a key until `at`. If the key is already delayed, the earlier time applies.

@@ -77,17 +77,25 @@ impl Ready {
 
     #[cold]
     fn pop_by_priority(&mut self, look: &mut impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
-        let mut found = None;
-        let higher = self.others.iter_mut().rev().take_while(|(priority, _)| **priority > 0);
-        for (_, line) in higher {
-            found = found.or_else(|| line.pop(look));
+        let above = self.pop_highest(1, look);
+        let found = above.or_else(|| self.normal.pop(look));
+        // All lines above have been removed if they contained no key.
+        found.or_else(|| self.pop_highest(i32::MIN, look))
+    }
+
+    /// Returns the next key of the line with the highest priority, if this priority is at least `least`. Removes lines
+    /// that have become empty, so that later calls do not visit them.
+    fn pop_highest(&mut self, least: i32, look: &mut impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
+        while let Some(mut highest) = self.others.last_entry().filter(|it| *it.key() >= least) {
+            let found = highest.get_mut().pop(look);
+            if highest.get().is_empty() {
+                highest.remove();
+            }
+            if found.is_some() {
+                return found;
+            }
         }
-        found = found.or_else(|| self.normal.pop(look));
-        for (_, line) in self.others.range_mut(..0).rev() {
-            found = found.or_else(|| line.pop(look));
-        }
-        self.others.retain(|_, line| !line.is_empty());
-        found
+        None
     }
 
     fn line(&mut self, priority: i32) -> &mut Line {

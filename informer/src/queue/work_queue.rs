@@ -297,6 +297,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// affect a worker that is processing the key.
     pub fn forget(&self, key: &T) {
         self.0.limiter().forget(key);
+        self.0.state().pending.unlimit_key(key);
     }
 
     /// Returns the number of failures of the key since the last reset.
@@ -690,5 +691,32 @@ impl<T: Clone + Eq + Hash + fmt::Debug> fmt::Debug for WorkItem<T> {
             .field("key", &self.key)
             .field("priority", &self.priority)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn key_that_is_forgotten_by_its_user_does_not_keep_its_slot() {
+        let queue = WorkQueue::new();
+        for key in 0..10 {
+            queue.add_rate_limited(key);
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        while let Some(item) = queue.try_get() {
+            queue.forget(&item);
+        }
+        assert_eq!(queue.0.state().pending.limited(), 0);
+        // The key may also be forgotten after it was returned to the queue, or if it was never added.
+        queue.add_rate_limited(3);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        drop(queue.try_get().expect("the key is ready"));
+        queue.forget(&3);
+        queue.forget(&11);
+        assert_eq!(queue.0.state().pending.limited(), 0);
     }
 }
