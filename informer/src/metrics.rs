@@ -24,7 +24,7 @@
 //! );
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -48,10 +48,10 @@ impl Metrics {
         Self::default()
     }
 
-    /// Registers a collector. It is removed when its last reference is dropped.
+    /// Registers a collector, unless it is registered already. It is removed when its last reference is dropped.
     pub fn register(&self, collector: &Arc<dyn Collect>) {
         let mut collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner);
-        collectors.retain(|it| it.strong_count() > 0);
+        collectors.retain(|it| it.strong_count() > 0 && !std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(collector)));
         collectors.push(Arc::downgrade(collector));
     }
 
@@ -73,9 +73,14 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The values of all metrics at a point in time.
+/// The values of all metrics at a point in time. If several collectors have a series with the same labels, for example
+/// because two clients are counted in one registry, their values are added.
 #[derive(Debug, Default)]
-pub struct Samples(BTreeMap<&'static str, Family>);
+pub struct Samples {
+    families: BTreeMap<&'static str, Family>,
+    /// Addresses of the components that [`is_first_of`](Self::is_first_of) was called for.
+    visited: BTreeSet<usize>,
+}
 
 #[derive(Debug)]
 struct Family {
@@ -121,6 +126,19 @@ impl Samples {
         });
     }
 
+    /// Returns `true` if this is the first call for `component`, so that a component that is registered both directly and
+    /// as a part of another component is only counted once.
+    pub(crate) fn is_first_of<T>(&mut self, component: &T) -> bool {
+        self.visited.insert(std::ptr::from_ref(component).addr())
+    }
+
+    /// Adds a gauge that measures the worst case. If several collectors have this series, the highest value is kept.
+    pub(crate) fn highest(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.combine(name, help, "gauge", labels, f64::max, |labels| {
+            vec![(braced(labels), value)]
+        });
+    }
+
     fn add(
         &mut self,
         name: &'static str,
@@ -129,7 +147,19 @@ impl Samples {
         labels: &[(&str, &str)],
         lines: impl FnOnce(&str) -> Vec<(String, f64)>,
     ) {
-        let family = self.0.entry(name).or_insert_with(|| Family {
+        self.combine(name, help, kind, labels, |one, other| one + other, lines);
+    }
+
+    fn combine(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: &'static str,
+        labels: &[(&str, &str)],
+        combined: impl Fn(f64, f64) -> f64,
+        lines: impl FnOnce(&str) -> Vec<(String, f64)>,
+    ) {
+        let family = self.families.entry(name).or_insert_with(|| Family {
             help,
             kind,
             series: BTreeMap::new(),
@@ -140,13 +170,19 @@ impl Samples {
             .collect();
         let labels = labels.join(",");
         let lines = lines(&labels);
-        family.series.insert(labels, lines);
+        let known = family.series.entry(labels).or_default();
+        for (at, (suffix, value)) in lines.into_iter().enumerate() {
+            match known.get_mut(at) {
+                Some((of, sum)) if *of == suffix => *sum = combined(*sum, value),
+                _ => known.push((suffix, value)),
+            }
+        }
     }
 }
 
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, family) in &self.0 {
+        for (name, family) in &self.families {
             writeln!(f, "# HELP {name} {}\n# TYPE {name} {}", family.help, family.kind)?;
             for (suffix, value) in family.series.values().flatten() {
                 writeln!(f, "{name}{suffix} {}", number(*value))?;
@@ -227,6 +263,25 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_a_series_from_several_collectors_are_added() {
+        let mut histogram = Histogram::new(&[1.0]);
+        histogram.observe(0.5);
+        let mut samples = Samples::default();
+        for value in [2.0, 3.0] {
+            samples.counter("a_total", "A.", &[("name", "n")], value);
+            samples.gauge("b", "B.", &[], value);
+            samples.histogram("c", "C.", &[], &histogram);
+        }
+        assert_eq!(
+            samples.to_string(),
+            "# HELP a_total A.\n# TYPE a_total counter\na_total{name=\"n\"} 5\n\
+             # HELP b B.\n# TYPE b gauge\nb 5\n\
+             # HELP c C.\n# TYPE c histogram\n\
+             c_bucket{le=\"1\"} 2\nc_bucket{le=\"+Inf\"} 2\nc_sum 1\nc_count 2\n"
+        );
+    }
 
     #[test]
     fn histogram_has_the_text_format_of_prometheus() {

@@ -601,12 +601,15 @@ impl<K: Cacheable> Shared<K> {
 impl<K: Cacheable> Collect for Shared<K> {
     fn collect(&self, samples: &mut Samples) {
         let kind = type_name::<K>();
+        if !samples.is_first_of(self) {
+            return;
+        }
         for reflector in &self.reflectors {
             let name = reflector.name();
             let (labels, contact) = (&[("name", name.as_str()), ("type", &kind)], reflector.contact());
             if let Some(silence) = contact.silence() {
                 let help = "Seconds since the server last sent something to the informer.";
-                samples.gauge("informer_last_contact_seconds", help, labels, silence.as_secs_f64());
+                samples.highest("informer_last_contact_seconds", help, labels, silence.as_secs_f64());
             }
             let help = "Failed lists and watches of the informer, and objects that could not be read.";
             samples.counter("informer_failures_total", help, labels, contact.failures() as f64);

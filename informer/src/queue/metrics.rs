@@ -75,7 +75,7 @@ impl Stats {
                     observing the rate at which this increases.";
         samples.gauge("workqueue_unfinished_work_seconds", help, labels, gauges.under_work.0);
         let help = "How many seconds has the longest running processor for workqueue been running.";
-        samples.gauge(
+        samples.highest(
             "workqueue_longest_running_processor_seconds",
             help,
             labels,
