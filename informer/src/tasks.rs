@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 pub(crate) struct TaskGroup {
     /// Guards the list of tasks, because tasks on several threads may start further tasks.
     tasks: Arc<Mutex<JoinSet<()>>>,
+    /// Held by the caller that waits for tasks, because a `JoinSet` only wakes the last caller that has polled it.
+    waiting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl TaskGroup {
@@ -40,6 +42,7 @@ impl TaskGroup {
     /// Waits until all tasks have ended, without aborting them. If a task panics, resumes its panic without waiting for
     /// the other tasks.
     pub(crate) async fn joined(&self) {
+        let waiting = self.waiting.lock().await;
         let panic = poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
@@ -52,6 +55,7 @@ impl TaskGroup {
             }
         })
         .await;
+        drop(waiting);
         if let Some(panic) = panic {
             std::panic::resume_unwind(panic);
         }
@@ -59,6 +63,7 @@ impl TaskGroup {
 
     /// Waits until all tasks have ended, without aborting them.
     pub(crate) async fn finished(&self) {
+        let _waiting = self.waiting.lock().await;
         poll_fn(|cx| {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
@@ -70,5 +75,28 @@ impl TaskGroup {
             }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn every_waiter_is_woken_when_the_tasks_have_ended() {
+        let tasks = TaskGroup::default();
+        tasks.spawn(sleep(Duration::from_secs(1)));
+        let waiters = [(); 3].map(|()| {
+            let tasks = tasks.clone();
+            tokio::spawn(async move { tasks.finished().await })
+        });
+        for waiter in waiters {
+            let ended = timeout(Duration::from_secs(2), waiter).await;
+            ended.expect("the waiter is woken").expect("the task does not panic");
+        }
     }
 }
