@@ -443,8 +443,13 @@ impl SharedInformerFactory {
 
     /// Stops all informers and waits for their handlers. Informers cannot be started afterwards.
     pub async fn shutdown(&self) {
-        self.shared.stop.send_replace(true);
+        self.stop();
         self.shared.tasks.finished().await;
+    }
+
+    /// Stops all informers, without waiting for their handlers.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.send_replace(true);
     }
 
     /// Returns the started informers of a resource, which is given as group and plural: `apps/deployments`, or `/pods`

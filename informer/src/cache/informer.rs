@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
@@ -654,6 +654,22 @@ fn at_least_a_second(period: Duration) -> Duration {
 }
 
 impl<K> Clone for SharedInformer<K> {
+/// A reference to an informer that does not keep the informer and its cache alive.
+pub(crate) struct WeakInformer<K>(Weak<Shared<K>>);
+
+impl<K> SharedInformer<K> {
+    pub(crate) fn downgrade(&self) -> WeakInformer<K> {
+        WeakInformer(Arc::downgrade(&self.shared))
+    }
+}
+
+impl<K> WeakInformer<K> {
+    /// Returns the informer, unless it was dropped.
+    pub(crate) fn upgrade(&self) -> Option<SharedInformer<K>> {
+        self.0.upgrade().map(|shared| SharedInformer { shared })
+    }
+}
+
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),

@@ -46,6 +46,7 @@ pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};
 pub use fake_source::FakeSource;
 pub use index::{IndexFn, indexes};
 pub use indexer::Indexer;
+pub(crate) use informer::WeakInformer;
 pub use informer::{SharedInformer, SharedInformerBuilder};
 pub use list_watch::{ApiListWatch, Body, ListOptions, ListWatch, VersionMatch, WatchOptions};
 pub(crate) use listener::merge;

@@ -143,11 +143,11 @@ impl Clusters {
     }
 
     /// Engages a cluster with a custom informer factory, for example a factory that is restricted to some namespaces or
-    /// has a seed.
+    /// has a seed. If a controller cannot watch the cluster, the cluster is not engaged, and its factory is stopped.
     ///
     /// # Errors
     ///
-    /// See [`engage`](Self::engage).
+    /// See [`engage`](Self::engage). Also fails if an informer of the factory has stopped.
     pub fn engage_with(&self, name: &str, client: Client, factory: SharedInformerFactory) -> Result<Cluster, Error> {
         let name: Arc<str> = name.into();
         let client = Writes::observe_in(Some(ClusterId::new(&name)), &client);
@@ -157,7 +157,7 @@ impl Clusters {
             client,
             factory,
         };
-        let (recipes, is_running) = {
+        let recipes = {
             let mut state = self.state();
             if state.phase == Phase::Stopped {
                 return Err(Error::refused(format!("cluster {name:?}: the manager has stopped")));
@@ -166,15 +166,31 @@ impl Clusters {
                 return Err(Error::refused(format!("cluster {name:?} is already engaged")));
             }
             state.clusters.insert(name, cluster.clone());
-            (state.recipes.clone(), state.phase == Phase::Running)
+            state.recipes.clone()
         };
-        for recipe in recipes {
-            recipe(&cluster)?;
+        if let Err(err) = recipes.iter().try_for_each(|recipe| recipe(&cluster)) {
+            cluster.factory.stop();
+            let mut state = self.state();
+            // The cluster may have been disengaged, and another one engaged under its name.
+            if state
+                .clusters
+                .get(&cluster.name)
+                .is_some_and(|it| it.id() == cluster.id())
+            {
+                state.clusters.remove(&cluster.name);
+            }
+            return Err(err);
         }
-        if is_running {
+        self.start(&cluster);
+        Ok(cluster)
+    }
+
+    /// Starts the informers that the recipes have added to a cluster, if the manager runs. The manager may have started
+    /// while the recipes ran.
+    fn start(&self, cluster: &Cluster) {
+        if self.state().phase == Phase::Running {
             cluster.factory.start();
         }
-        Ok(cluster)
     }
 
     /// Disengages a cluster and stops its informers. Keys of the cluster that are already queued are still reconciled,
@@ -202,17 +218,14 @@ impl Clusters {
 
     /// Calls `recipe` for all engaged clusters, and for clusters that are engaged later.
     pub(super) fn add(&self, recipe: Recipe) -> Result<(), Error> {
-        let (clusters, is_running) = {
+        let clusters: Vec<_> = {
             let mut state = self.state();
             state.recipes.push(Arc::clone(&recipe));
-            let clusters: Vec<_> = state.clusters.values().cloned().collect();
-            (clusters, state.phase == Phase::Running)
+            state.clusters.values().cloned().collect()
         };
         for cluster in clusters {
             recipe(&cluster)?;
-            if is_running {
-                cluster.factory.start();
-            }
+            self.start(&cluster);
         }
         Ok(())
     }
@@ -265,5 +278,35 @@ impl fmt::Debug for Cluster {
         f.debug_struct("Cluster")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn client() -> Client {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        Client::new(never, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn informers_of_a_cluster_that_is_engaged_during_the_start_are_started() {
+        let clusters = Clusters::new(&Manager::new(client())).expect("the manager has no clusters");
+        let starting = clusters.clone();
+        let recipe: Recipe = Arc::new(move |cluster: &Cluster| {
+            for cluster in starting.enter(Phase::Running) {
+                cluster.factory.start();
+            }
+            cluster.factory.informer::<ConfigMap>();
+            Ok(())
+        });
+        clusters.add(recipe).expect("no cluster is engaged");
+        let cluster = clusters.engage("east", client()).expect("the name is unused");
+        assert!(cluster.factory.started::<ConfigMap>("/api/v1/configmaps").is_some());
     }
 }

@@ -104,9 +104,13 @@ impl<R: RequestKey> Intake<R> {
         let (delivering, again) = (Arc::clone(&redelivery), Arc::clone(&redelivery).run());
         let handler = HandlerFn::new(move |event: &Event<K>| delivering.deliver(event));
         let registration = informer.add_handler_beside(handler, options, again)?;
-        let cache = informer.cache();
+        // The watch may end long before the controller, and must not keep the cache alive.
+        let watched = informer.downgrade();
         let replay: Replay<R> = Arc::new(move |push| {
-            for object in cache.snapshot().iter() {
+            let Some(informer) = watched.upgrade() else {
+                return;
+            };
+            for object in informer.cache().snapshot().iter() {
                 let event = Event::Added {
                     object: object.clone(),
                     is_in_initial_list: true,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::intake::Intake;
 use super::request_key::RequestKey;
-use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
+use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory, WeakInformer};
 use crate::cache_state::CacheState;
 use crate::handler::{Event, Predicate, ToKeys};
 use crate::reconcile::{Collection, Gate};
@@ -48,7 +48,8 @@ pub(super) struct Later(Arc<Mutex<Added>>);
 #[derive(Default)]
 struct Added {
     has_ended: bool,
-    removals: Vec<Box<dyn FnOnce() + Send>>,
+    /// The watches that have not ended, and the functions that end them.
+    removals: Vec<(HandlerRegistration, Box<dyn FnOnce() + Send>)>,
 }
 
 impl Later {
@@ -63,7 +64,7 @@ impl Later {
             added.has_ended = true;
             std::mem::take(&mut added.removals)
         };
-        for remove in removals {
+        for (_, remove) in removals {
             remove();
         }
     }
@@ -152,41 +153,55 @@ impl<R: RequestKey> LaterWatches<R> {
             return Err(Error::refused(format!("controller {:?} has ended", self.name)));
         }
         let registration = self.intake.watch(informer, to_keys, predicate)?;
-        let (informer, watch) = (informer.clone(), registration.clone());
         if let (Some(gate), Some(collection)) = (&self.gate, collection) {
-            let (informer, watch) = (informer.clone(), watch.clone());
+            let (informer, watch) = (informer.downgrade(), registration.clone());
             gate.join(collection, Arc::new(Watched { informer, watch }));
         }
-        added.removals.push(Box::new(move || informer.remove_handler(&watch)));
+        let (informer, watch) = (informer.downgrade(), registration.clone());
+        let remove = move || {
+            if let Some(informer) = informer.upgrade() {
+                informer.remove_handler(&watch);
+            }
+        };
+        added.removals.retain(|(watch, _)| !watch.has_ended());
+        added.removals.push((registration.clone(), Box::new(remove)));
         Ok(registration)
     }
 }
 
-/// Cache of a watch that was added later. Keys wait for it only between its first sync and the end of the watch.
+/// Cache of a watch that was added later. Keys wait for it only between its first sync and the end of the watch. Does
+/// not keep the cache alive.
 struct Watched<K> {
-    informer: SharedInformer<K>,
+    informer: WeakInformer<K>,
     watch: HandlerRegistration,
 }
 
 impl<K: Cacheable> CacheState for Watched<K> {
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
-        self.informer.has_synced() && !self.has_ended() && self.informer.may_have(key, labels)
+        let informer = self
+            .informer
+            .upgrade()
+            .filter(|it| it.has_synced() && !self.has_ended());
+        informer.is_some_and(|it| it.may_have(key, labels))
     }
 
     fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
-        self.informer.version_for(key)
+        self.informer
+            .upgrade()
+            .map(|it| it.version_for(key))
+            .unwrap_or_default()
     }
 
     fn uid(&self, key: &ObjectKey) -> Option<String> {
-        self.informer.uid(key)
+        self.informer.upgrade()?.uid(key)
     }
 
     fn is_deleting(&self, key: &ObjectKey) -> bool {
-        self.informer.is_deleting(key)
+        self.informer.upgrade().is_some_and(|it| it.is_deleting(key))
     }
 
     fn restored(&self, key: &ObjectKey) -> Option<Instant> {
-        self.informer.restored(key)
+        self.informer.upgrade()?.restored(key)
     }
 
     fn has_ended(&self) -> bool {

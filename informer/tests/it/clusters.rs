@@ -1,8 +1,9 @@
 //! Several clusters under one manager.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use informer::cache::{ByObject, IndexFn, SharedInformerFactory};
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ClusterKey, Clusters, Manager};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -228,4 +229,57 @@ fn no_fault_of_a_cluster_loses_a_key_or_affects_another_cluster() {
         assert!(west.exists::<Secret>("n"));
     };
     explore(scenario).schedules(200).run();
+}
+
+/// Returns a factory, and a reference to a value that its caches keep alive.
+fn observed(cluster: &TestCluster) -> (SharedInformerFactory, Weak<()>) {
+    let kept = Arc::new(());
+    let weak = Arc::downgrade(&kept);
+    let index = IndexFn::<ConfigMap>::new("kept", move |_| {
+        let _kept = &kept;
+        Vec::new()
+    });
+    let options = ByObject::new().informer(move |builder| builder.index(index.clone()));
+    let factory = SharedInformerFactory::builder(cluster.client()).by_object::<ConfigMap>(options);
+    (factory.expect("the type has options once").build(), weak)
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_of_a_disengaged_cluster_are_dropped() {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    east.create(config_map("m")).await;
+    let (clusters, _calls) = copier(&home);
+    home.settle().await;
+    let (factory, kept) = observed(&east);
+    clusters
+        .engage_with("east", east.client(), factory)
+        .expect("the cluster name is unused");
+    home.settle().await;
+    assert!(kept.upgrade().is_some());
+    clusters.disengage("east").await;
+    home.settle().await;
+    assert!(
+        kept.upgrade().is_none(),
+        "the caches of the cluster are still in memory"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_that_cannot_be_watched_is_not_engaged() {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    let (clusters, _calls) = copier(&home);
+    home.settle().await;
+    let factory = SharedInformerFactory::new(east.client());
+    factory.informer::<ConfigMap>();
+    factory.start();
+    factory.shutdown().await;
+    let engaged = clusters.engage_with("east", east.client(), factory);
+    engaged.expect_err("the informers of the factory have stopped");
+    assert!(clusters.get("east").is_none());
+    east.create(config_map("m")).await;
+    clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
+    home.settle().await;
+    assert!(east.exists::<Secret>("m"));
 }
