@@ -74,6 +74,9 @@ struct Waiting<K> {
     /// and `None` for each delta in `arrival`.
     by_object: BTreeMap<ObjectKey, Vec<Delta<K>>>,
     turns: VecDeque<Option<ObjectKey>>,
+    /// For [`QueueOrder::ByObject`], the objects of the batch in progress with their last states; `None` if the object
+    /// was deleted. They are neither waiting nor in the store yet.
+    in_progress: BTreeMap<ObjectKey, Option<CachedObject<K>>>,
 }
 
 impl<K: Cacheable> DeltaQueue<K> {
@@ -83,6 +86,7 @@ impl<K: Cacheable> DeltaQueue<K> {
                 arrival: VecDeque::new(),
                 by_object: BTreeMap::new(),
                 turns: VecDeque::new(),
+                in_progress: BTreeMap::new(),
             }),
             order,
             filled: Notify::new(),
@@ -113,7 +117,8 @@ impl<K: Cacheable> DeltaQueue<K> {
     }
 
     /// Removes and returns the oldest deltas: at most [`BATCH`], plus the remaining deltas of the last object. Returns
-    /// an empty list if the queue is empty.
+    /// an empty list if the queue is empty. The caller applies the deltas to the store, and then calls
+    /// [`applied`](Self::applied).
     pub(crate) fn take(&self) -> Vec<Delta<K>> {
         let mut waiting = self.lock();
         let batch = match self.order {
@@ -129,6 +134,11 @@ impl<K: Cacheable> DeltaQueue<K> {
             self.emptied.notify_waiters();
         }
         batch
+    }
+
+    /// Records that the store contains the deltas of the last [`take`](Self::take).
+    pub(crate) fn applied(&self) {
+        self.lock().in_progress.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -206,7 +216,17 @@ impl<K> Waiting<K> {
                 None => break,
             }
         }
+        self.in_progress = batch.iter().filter_map(last_state).collect();
         batch
+    }
+}
+
+/// Returns the object of a delta, and its state after the delta; `None` if the delta contains no object.
+fn last_state<K>(delta: &Delta<K>) -> Option<(ObjectKey, Option<CachedObject<K>>)> {
+    match delta {
+        Delta::Added(object) | Delta::Updated(object) => Some((object.key().clone(), Some(object.clone()))),
+        Delta::Deleted(object) | Delta::Vanished(object) => Some((object.key().clone(), None)),
+        Delta::Replaced { .. } | Delta::Resync | Delta::Bookmark { .. } => None,
     }
 }
 
@@ -284,13 +304,20 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// Returns the objects of this source that are in the store or the queue, but not in a new list.
+    /// Returns the objects of this source that are in the store, the batch in progress or the queue, but not in a new
+    /// list.
     fn missing(&self, list: &[CachedObject<K>], unread: &[Unread]) -> Vec<CachedObject<K>> {
         let mut known: BTreeMap<ObjectKey, CachedObject<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();
         known.extend(self.scope.of(&stored.0).map(|it| (it.key().clone(), it.clone())));
         {
             let waiting = self.queue.lock();
+            for (key, state) in waiting.in_progress.iter().filter(|(key, _)| self.scope.contains(key)) {
+                match state {
+                    Some(object) => drop(known.insert(key.clone(), object.clone())),
+                    None => drop(known.remove(key)),
+                }
+            }
             for delta in waiting.by_object.values().flatten() {
                 if let Delta::Added(object) | Delta::Updated(object) = delta
                     && self.scope.contains(object.key())
@@ -309,5 +336,36 @@ impl<K: Cacheable> Intake<K> {
             !is_listed && !self.queue.is_deletion_waiting(key)
         });
         known.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::super::indexer::Scope;
+    use super::*;
+
+    #[test]
+    fn list_without_an_object_of_the_batch_in_progress_removes_the_object() {
+        let intake = Intake {
+            queue: Arc::new(DeltaQueue::new(QueueOrder::ByObject)),
+            source: 0,
+            scope: Scope::All,
+            indexer: Indexer::<ConfigMap>::new(),
+        };
+        let text = r#"{"metadata":{"name":"m","namespace":"shop","uid":"u","resourceVersion":"5"}}"#;
+        intake.add(CachedObject::decode(text).expect("the object can be decoded"));
+        // The object is neither in the queue nor in the store until the batch has been applied.
+        let batch = intake.queue.take();
+        assert!(matches!(batch[..], [Delta::Added(_)]), "{batch:?}");
+        intake.replace(Vec::new(), ResourceVersion::from("7"));
+        let next = intake.queue.take();
+        assert!(
+            matches!(next[..], [Delta::Vanished(_), Delta::Bookmark { .. }]),
+            "{next:?}"
+        );
     }
 }

@@ -549,6 +549,7 @@ impl<K: Cacheable> Shared<K> {
             let is_last = self.queue.is_empty();
             let mut processor = self.processor();
             processor.process(batch, is_last, &self.indexer, values);
+            self.queue.applied();
             if processor.has_synced() {
                 self.phase.send_if_modified(|phase| {
                     let is_new = *phase == Phase::Syncing;
@@ -600,10 +601,10 @@ impl<K: Cacheable> Shared<K> {
 
 impl<K: Cacheable> Collect for Shared<K> {
     fn collect(&self, samples: &mut Samples) {
-        let kind = type_name::<K>();
         if !samples.is_first_of(self) {
             return;
         }
+        let kind = type_name::<K>();
         for reflector in &self.reflectors {
             let name = reflector.name();
             let (labels, contact) = (&[("name", name.as_str()), ("type", &kind)], reflector.contact());
@@ -653,7 +654,6 @@ fn at_least_a_second(period: Duration) -> Duration {
     MIN_RESYNC
 }
 
-impl<K> Clone for SharedInformer<K> {
 /// A reference to an informer that does not keep the informer and its cache alive.
 pub(crate) struct WeakInformer<K>(Weak<Shared<K>>);
 
@@ -670,6 +670,7 @@ impl<K> WeakInformer<K> {
     }
 }
 
+impl<K> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
