@@ -121,11 +121,8 @@ impl<R: RequestKey> Intake<R> {
             }
         });
         if let Some(shard) = &self.shard {
-            let (replay, watched) = (Arc::clone(&replay), registration.clone());
-            shard.replay_by(Box::new(move |push| {
-                replay(push);
-                !watched.has_ended()
-            }));
+            let watched = registration.clone();
+            shard.replay_by(Arc::clone(&replay), move || watched.has_ended());
         }
         if let Some(replays) = &self.replays {
             let watched = registration.clone();

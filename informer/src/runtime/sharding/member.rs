@@ -190,11 +190,13 @@ impl Member {
         let version = lease.map(|it| it.resource_version());
         // Another process with the same identity may have taken over the Lease.
         let own = lease.and_then(|it| it.typed().ok()).filter(|it| self.lease.is_own(it));
-        let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
-        while let Some((_, sent)) = self.unseen.front().filter(|(published, _)| has_seen(published)) {
-            self.known_to = Some(*sent);
-            self.unseen.pop_front();
+        // Versions are not compared by order: after the server was restored from a backup, it returns lower versions,
+        // and a cache that has not detected this yet receives no changes.
+        let seen = self.unseen.iter().position(|(published, _)| version == Some(published));
+        if let Some((_, sent)) = seen.and_then(|it| self.unseen.drain(..=it).next_back()) {
+            self.known_to = Some(sent);
         }
+        let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
         self.peers.observe(&snapshot, &key, self.known_to);
         let is_confirmed = self.published_at.as_ref().is_some_and(has_seen);
         let is_unchanged = own.as_ref().is_some_and(|it| view(it) == self.published);
@@ -260,7 +262,9 @@ impl Member {
             Ok(version) => {
                 let version = version.unwrap_or_default();
                 self.unseen.push_back((version.clone(), sent));
-                if self.published_at.is_none() || self.published != view {
+                // After a restore from a backup, the cache does not reach the version of the last write.
+                let is_restored = self.published_at.as_ref().is_some_and(|it| version < *it);
+                if self.published_at.is_none() || self.published != view || is_restored {
                     self.figures.count_change();
                     self.published = view;
                     self.published_at = Some(version);
