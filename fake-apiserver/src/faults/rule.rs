@@ -136,7 +136,9 @@ impl Rules {
 
     /// Removes a rule; returns `true` if it existed.
     pub(crate) fn remove(&self, id: u64) -> bool {
-        self.lock().rules.remove(&id).is_some()
+        // The rule is dropped without the lock, because it may own the guard of another rule.
+        let removed = self.lock().rules.remove(&id);
+        removed.is_some()
     }
 
     pub(crate) fn verdict(&self, request: &Seen<'_>) -> Verdict {

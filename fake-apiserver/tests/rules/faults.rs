@@ -50,3 +50,15 @@ async fn whole_response_that_breaks_is_a_bad_gateway() {
     let answer = server.call(request("/api/v1/configmaps", "")).await;
     assert_eq!(answer.status(), 502);
 }
+
+#[tokio::test]
+async fn fault_may_own_the_guard_of_another_fault() {
+    let server = ApiServer::start();
+    let inner = server.inject(|_: &Seen<'_>| Verdict::Pass);
+    let outer = server.inject(move |_: &Seen<'_>| {
+        assert_eq!(inner.hits(), 0);
+        Verdict::Pass
+    });
+    drop(outer);
+    assert_eq!(server.call(request("/api/v1/configmaps", "")).await.status(), 200);
+}
