@@ -263,3 +263,34 @@ async fn unsupported_parts_of_stages_are_refused_by_name(#[case] stage: Value, #
         .to_string();
     assert!(error.starts_with("Stage \"s\": ") && error.contains(why), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn stage_with_a_very_long_query_is_refused() {
+    let cluster = Cluster::start();
+    let key = ".a".repeat(200_000);
+    let stage = stage(
+        "s",
+        "Pod",
+        json!({"selector": {"matchExpressions": [is(&key, "Exists", &[])]}}),
+    );
+    let error = cluster.0.kubelet().stages([stage]).expect_err("the Stage is refused");
+    assert!(error.to_string().contains("the query has more than"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn weights_of_stages_may_have_any_size() {
+    let cluster = Cluster::start();
+    let stages = ["a", "b", "c"].map(|name| {
+        let next = json!({"statusTemplate": "phase: Succeeded"});
+        let selector = json!({"matchExpressions": [is(".status.phase", "In", &["Pending"])]});
+        stage(
+            name,
+            "Pod",
+            json!({"selector": selector, "weight": i64::MAX, "next": next}),
+        )
+    });
+    cluster.0.kubelet().stages(stages).expect("the Stages are valid");
+    cluster.create(pod("one", json!({}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await["status"]["phase"], "Succeeded");
+}

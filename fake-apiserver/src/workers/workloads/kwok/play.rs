@@ -89,12 +89,12 @@ fn choose<'a>(resource: Resource, object: &Object, value: &Value, stages: &'a [S
     }
     let weights: Vec<Option<i64>> = matching.iter().map(|it| it.weight(value)).collect();
     let weighed = |at: usize| weights[at];
-    let total: u64 = weights.iter().flatten().filter_map(|it| u64::try_from(*it).ok()).sum();
+    let total: u128 = weights.iter().flatten().filter_map(|it| u128::try_from(*it).ok()).sum();
     let chance = chance(object, "stage");
     if total > 0 {
-        let mut rest = chance % total;
+        let mut rest = u128::from(chance) % total;
         for (at, stage) in matching.iter().enumerate() {
-            let weight = weighed(at).and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+            let weight = weighed(at).and_then(|it| u128::try_from(it).ok()).unwrap_or(0);
             if rest < weight {
                 return Some(stage);
             }

@@ -5,6 +5,8 @@ use crate::api::json::Value;
 
 /// Maximum depth of nested groups.
 const DEPTH_MAX: usize = 32;
+/// Maximum number of parts of a query: names, indexes and operators. Each part may nest the query more deeply.
+const PARTS_MAX: usize = 256;
 /// Maximum number of values that a query returns.
 const VALUES_MAX: usize = 10_000;
 
@@ -33,7 +35,11 @@ pub(super) enum Place {
 
 impl Query {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { rest: text, depth: 0 };
+        let mut parser = Parser {
+            rest: text,
+            depth: 0,
+            parts: 0,
+        };
         let query = parser.pipe()?;
         match parser.rest.trim_start() {
             "" => Ok(query),
@@ -118,6 +124,8 @@ fn holds(value: &Value) -> bool {
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
+    /// Number of the parts so far.
+    parts: usize,
 }
 
 impl Parser<'_> {
@@ -127,6 +135,15 @@ impl Parser<'_> {
         let after = rest.strip_prefix(symbol);
         self.rest = after.unwrap_or(rest);
         after.is_some()
+    }
+
+    /// Counts another part of the query.
+    fn count(&mut self) -> Result<(), String> {
+        self.parts += 1;
+        match self.parts > PARTS_MAX {
+            true => Err(format!("the query has more than {PARTS_MAX} parts")),
+            false => Ok(()),
+        }
     }
 
     /// Skips a word; returns `true` if it was found.
@@ -178,6 +195,7 @@ impl Parser<'_> {
     }
 
     fn term(&mut self) -> Result<Query, String> {
+        self.count()?;
         let start = self.rest.trim_start();
         let mut query = if self.skip("(") {
             let inner = self.pipe()?;
@@ -208,6 +226,7 @@ impl Parser<'_> {
             return Err(format!("{start:?} is not supported"));
         };
         loop {
+            self.count()?;
             query = match self.rest.chars().next() {
                 Some('.') => {
                     self.rest = &self.rest[1..];
