@@ -160,3 +160,18 @@ async fn pod_waits_until_another_pod_is_removed(#[case] spec: Value, #[case] why
     cluster.pass(2.0).await;
     assert_eq!(cluster.get("v1", "Pod", "two").await["spec"]["nodeName"], "small");
 }
+
+#[tokio::test(start_paused = true)]
+async fn new_node_gets_an_address_that_no_other_node_has() {
+    let cluster = Cluster::start();
+    let addresses: Vec<Value> = (2..6)
+        .map(|it| json!({"type": "InternalIP", "address": format!("172.18.0.{it}")}))
+        .collect();
+    for (name, status) in [("a", json!({"addresses": addresses})), ("b", json!({}))] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status});
+        cluster.create(node).await;
+        cluster.pass(1.0).await;
+    }
+    let node = cluster.get("v1", "Node", "b").await;
+    assert_eq!(node["status"]["addresses"][0]["address"], "172.18.0.6");
+}

@@ -1,5 +1,7 @@
 //! The Nodes of the kubelets: registers the first Node, and makes Nodes ready, so that Pods can be scheduled.
 
+use std::collections::BTreeSet;
+
 use super::super::hash::long_hex;
 use super::super::plan::Plan;
 use super::super::pods::status;
@@ -160,14 +162,11 @@ fn ready_status(node: &Object, sees: &Sees<'_>) -> Map {
 
 /// Returns the first address that is not used by a Node.
 fn free_address(sees: &Sees<'_>) -> String {
-    let nodes = || sees.cluster.all(Resource::Node);
-    let has = |node: &Object, address: &str| {
-        let mut addresses = Cursor::root(node).maps("status.addresses");
-        addresses.any(|it| Cursor::root(it).text("address") == address)
-    };
-    let mut addresses = (0..=nodes().count()).map(address);
-    // One of these addresses is free, because there is one more of them than there are Nodes. Only Nodes with several
-    // addresses may use all of them.
-    let free = addresses.find(|it| !nodes().any(|node| has(node, it)));
+    let nodes = sees.cluster.all(Resource::Node);
+    let used = nodes.flat_map(|node| Cursor::root(node).maps("status.addresses"));
+    let used: BTreeSet<&str> = used.map(|it| Cursor::root(it).text("address")).collect();
+    // One of these addresses is free, because there is one more of them than there are used addresses.
+    let mut addresses = (0..=used.len()).map(address);
+    let free = addresses.find(|it| !used.contains(it.as_str()));
     free.unwrap_or_else(|| address(0))
 }
