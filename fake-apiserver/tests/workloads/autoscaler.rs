@@ -1,6 +1,6 @@
 //! HorizontalPodAutoscalers: replica counts computed from metrics.
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -166,4 +166,130 @@ async fn metrics_api_returns_the_usage_set_by_pod_scripts() {
         json!({"cpu": "200m", "memory": "128Mi"}),
         "{nodes}"
     );
+}
+
+#[rstest]
+#[case::used(cpu(json!({"type": "AverageValue", "averageValue": "1"})), "9E", 8)]
+#[case::targets(cpu(json!({"type": "AverageValue", "averageValue": "9E"})), "100m", 4)]
+#[case::utilization(half(), "9E", 8)]
+#[case::external(
+    json!([{"type": "External", "external": {"metric": {"name": "queue_length"},
+        "target": {"type": "Value", "value": "1"}}}]), "1", 8)]
+#[case::external_average(
+    json!([{"type": "External", "external": {"metric": {"name": "queue_length"},
+        "target": {"type": "AverageValue", "averageValue": "10E"}}}]), "1", 4)]
+#[tokio::test(start_paused = true)]
+async fn autoscaler_handles_huge_quantities(#[case] metrics: Value, #[case] usage: &str, #[case] expected: i64) {
+    let cluster = scaled(metrics, Value::Null).await;
+    let kubelet = cluster.0.kubelet();
+    kubelet.script(PodSelector::all(), PodScript::default().uses("cpu", usage));
+    kubelet.metric("queue_length", "10E");
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, expected);
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    assert_eq!(condition(&autoscaler, "ScalingActive")[0], "True", "{autoscaler:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_without_ready_pods_has_no_metrics() {
+    let cluster = scaled(half(), Value::Null).await;
+    let script = PodScript::default().uses("cpu", "100m").never_ready();
+    cluster.0.kubelet().script(PodSelector::all(), script);
+    cluster.pass(17.0).await;
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    let [status, reason, message] = condition(&autoscaler, "ScalingActive");
+    assert_eq!([status, reason], ["False", "FailedGetResourceMetric"]);
+    assert!(
+        message.contains("did not receive metrics for targeted pods (pods might be unready)"),
+        "{message}"
+    );
+    assert_eq!(replicas(&cluster).await, 4);
+}
+
+/// A Pod without a value counts with its whole request, so that usage of 20m by the three others needs four replicas.
+#[tokio::test(start_paused = true)]
+async fn pod_without_a_value_counts_with_its_request_on_scale_down() {
+    let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 0}});
+    let cluster = scaled(half(), behavior).await;
+    let names: Vec<String> = cluster
+        .pods()
+        .await
+        .iter()
+        .map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    for name in &names[1..] {
+        let script = PodScript::default().uses("cpu", "20m");
+        cluster.0.kubelet().script(PodSelector::named("default", name), script);
+    }
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, 4);
+}
+
+/// The period starts with four replicas. Two of them were removed in it and count for the next increase.
+#[tokio::test(start_paused = true)]
+async fn scaling_period_includes_changes_in_both_directions() {
+    let up = json!({"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]});
+    let behavior = json!({"scaleUp": up, "scaleDown": {"stabilizationWindowSeconds": 0}});
+    let cluster = scaled(half(), behavior).await;
+    let script = |usage: &str| {
+        let script = PodScript::default().uses("cpu", usage);
+        cluster.0.kubelet().script(PodSelector::all(), script);
+    };
+    script("25m");
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, 2);
+    script("1");
+    cluster.pass(15.0).await;
+    assert_eq!(replicas(&cluster).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stabilized_recommendation_is_not_reported_as_limited() {
+    let behavior = json!({"scaleUp": {"stabilizationWindowSeconds": 600}});
+    let cluster = scaled(half(), behavior).await;
+    let script = PodScript::default().uses("cpu", "1");
+    cluster.0.kubelet().script(PodSelector::all(), script);
+    cluster.pass(17.0).await;
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    assert_eq!(replicas(&cluster).await, 4);
+    assert_eq!(condition(&autoscaler, "AbleToScale")[1], "ScaleUpStabilized");
+    assert_eq!(
+        condition(&autoscaler, "ScalingLimited")[..2],
+        ["False", "DesiredWithinRange"]
+    );
+}
+
+/// Without `behavior`, the highest recommendation of the last five minutes applies, even if it is above the current
+/// number.
+#[tokio::test(start_paused = true)]
+async fn highest_recent_recommendation_applies_without_behavior() {
+    let cluster = scaled(half(), Value::Null).await;
+    let script = |usage: &str| {
+        let script = PodScript::default().uses("cpu", usage);
+        cluster.0.kubelet().script(PodSelector::all(), script);
+    };
+    script("1");
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, 8);
+    script("50m");
+    cluster.pass(30.0).await;
+    assert_eq!(replicas(&cluster).await, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_reports_the_replicas_of_the_target_spec() {
+    let cluster = Cluster::with(&[Worker::HorizontalPodAutoscaler]);
+    cluster.create(deployment("web", 4)).await;
+    cluster
+        .create(json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "maxReplicas": 10, "metrics": half(),
+            },
+        }))
+        .await;
+    cluster.pass(17.0).await;
+    let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    assert_eq!(autoscaler["status"]["currentReplicas"], 4);
 }

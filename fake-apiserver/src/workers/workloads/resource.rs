@@ -76,6 +76,14 @@ impl Resource {
         Self::WATCHED.iter().copied().find(|it| it.storage() == name)
     }
 
+    /// Returns the plural name with the group, such as `jobs.batch`.
+    pub(crate) fn plural(self) -> String {
+        match self.storage().split_once('/') {
+            Some((group, plural)) => format!("{plural}.{group}"),
+            None => self.storage().to_owned(),
+        }
+    }
+
     /// Returns the resource of a kind, if controllers read it.
     pub(crate) fn of_kind(kind: &str) -> Option<Self> {
         Self::WATCHED.iter().copied().find(|it| it.kind() == kind)

@@ -43,16 +43,10 @@ impl History {
         within.map(|(_, replicas)| *replicas)
     }
 
-    /// Returns the number of replicas that were added in the last `seconds` seconds.
-    pub(super) fn added(&self, now: Timestamp, seconds: i64) -> i64 {
+    /// Returns the difference between the numbers of replicas now and `seconds` seconds ago.
+    pub(super) fn change(&self, now: Timestamp, seconds: i64) -> i64 {
         let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
-        within.map(|(_, change)| (*change).max(0)).sum()
-    }
-
-    /// Returns the number of replicas that were removed in the last `seconds` seconds.
-    pub(super) fn removed(&self, now: Timestamp, seconds: i64) -> i64 {
-        let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
-        within.map(|(_, change)| (-*change).max(0)).sum()
+        within.map(|(_, change)| change).sum()
     }
 }
 

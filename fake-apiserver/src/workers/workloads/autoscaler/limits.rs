@@ -82,7 +82,10 @@ impl Limited {
         let highest = history
             .recommended(now, window(down, DOWN_WINDOW))
             .fold(recommended, i64::max);
-        let stable = current.clamp(lowest, highest);
+        let stable = match cursor.map("spec.behavior") {
+            Some(_) => current.clamp(lowest, highest),
+            None => highest,
+        };
         let able = match stable.cmp(&recommended) {
             Ordering::Equal => READY,
             Ordering::Greater => DOWN_STABILIZED,
@@ -107,11 +110,7 @@ impl Limited {
                 it => (it, WITHIN),
             }
         } else {
-            match recommended {
-                it if it > most => (current, TOO_MANY),
-                it if it < least => (current, TOO_FEW),
-                _ => (current, WITHIN),
-            }
+            (stable, WITHIN)
         };
         Self { desired, able, limit }
     }
@@ -120,7 +119,7 @@ impl Limited {
 /// Returns the highest number of replicas that the rules for scaling up allow.
 fn up_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64 {
     let limits = policies(rules).map(|(kind, value, seconds)| {
-        let start = current - history.added(now, seconds);
+        let start = current - history.change(now, seconds);
         match kind {
             "Pods" => start + value,
             _ => start + percent(start, value),
@@ -132,7 +131,7 @@ fn up_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64
 /// Returns the lowest number of replicas that the rules for scaling down allow.
 fn down_limit(rules: &Map, history: &History, current: i64, now: Timestamp) -> i64 {
     let limits = policies(rules).map(|(kind, value, seconds)| {
-        let start = current + history.removed(now, seconds);
+        let start = current - history.change(now, seconds);
         match kind {
             "Pods" => start - value,
             _ => start * (100 - value) / 100,

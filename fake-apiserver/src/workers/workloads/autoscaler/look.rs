@@ -68,10 +68,7 @@ pub(super) fn sync(autoscaler: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> P
         }
     };
     let current = Cursor::root(target.1).integer("spec.replicas").unwrap_or(1);
-    written.insert(
-        "currentReplicas".into(),
-        Cursor::root(target.1).integer("status.replicas").unwrap_or(0).into(),
-    );
+    written.insert("currentReplicas".into(), current.into());
     written.insert("observedGeneration".into(), generation(autoscaler).into());
     let message = "the HPA controller was able to get the target's current scale";
     look.condition("AbleToScale", true, "SucceededGetScale", message);
@@ -111,13 +108,9 @@ fn target<'a>(autoscaler: &Object, sees: &Sees<'a>) -> Result<(Resource, &'a Arc
     let resource = scalable.into_iter().find(|it| it.kind() == kind);
     let resource = resource.ok_or_else(|| format!("no matches for kind \"{kind}\" that can be scaled here"))?;
     let found = sees.cluster.find(resource, autoscaler.namespace(), name);
-    let plural = resource.storage().replace('/', ".");
-    let plural = plural
-        .rsplit_once('.')
-        .map_or_else(|| plural.clone(), |(group, plural)| format!("{plural}.{group}"));
     found
         .map(|it| (resource, it))
-        .ok_or_else(|| format!("{plural} \"{name}\" not found"))
+        .ok_or_else(|| format!("{} \"{name}\" not found", resource.plural()))
 }
 
 /// Returns the number of replicas that the target should have, and the reason; `None` if it cannot be determined.

@@ -13,7 +13,7 @@ use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{Sees, selector_of, service_selector};
 
 /// Maximum deviation of the ratio from 1 that does not cause a change, in thousandths.
-const TOLERANCE: i64 = 100;
+const TOLERANCE: i128 = 100;
 
 /// Number of replicas that a metric recommends, with the name and the status of the metric.
 pub(super) struct Measured {
@@ -41,11 +41,34 @@ struct Pods<'a> {
 #[derive(Default)]
 struct Usage {
     /// Usage and request of each ready Pod, in thousandths.
-    ready: Vec<(i64, i64)>,
+    ready: Vec<(i128, i128)>,
     /// Requests of pending Pods and, for `cpu`, of Pods that are not ready.
-    unready: Vec<i64>,
+    unready: Vec<i128>,
     /// Requests of Pods that do not report a value.
-    missing: Vec<i64>,
+    missing: Vec<i128>,
+    /// Set if any Pod reports a value.
+    is_reported: bool,
+}
+
+impl Usage {
+    /// Returns the sum of the usage of the ready Pods.
+    fn total(&self) -> i128 {
+        self.ready.iter().map(|(used, _)| used).sum()
+    }
+
+    /// Returns the average usage of the ready Pods.
+    fn average(&self) -> i128 {
+        self.total() / count(self.ready.len()).max(1)
+    }
+
+    /// Returns the reason why the usage cannot be measured.
+    fn refusal(&self, unreported: String) -> Option<String> {
+        match (self.is_reported, self.ready.is_empty()) {
+            (false, _) => Some(unreported),
+            (true, true) => Some("did not receive metrics for targeted pods (pods might be unready)".to_owned()),
+            (true, false) => None,
+        }
+    }
 }
 
 /// Measures all metrics of an autoscaler.
@@ -108,31 +131,31 @@ impl Pods<'_> {
             },
             message: format!("failed to get {name} utilization: {message}"),
         };
-        if usage.ready.is_empty() && usage.unready.is_empty() {
-            return Err(failed(
-                "unable to get metrics for resource ".to_owned()
-                    + name
-                    + ": no metrics returned from resource metrics API",
-            ));
+        let unreported =
+            format!("unable to get metrics for resource {name}: no metrics returned from resource metrics API");
+        if let Some(why) = usage.refusal(unreported) {
+            return Err(failed(why));
         }
-        let total: i64 = usage.ready.iter().map(|(used, _)| used).sum();
-        let count = i64::try_from(usage.ready.len()).unwrap_or(i64::MAX);
-        let average = if count == 0 { 0 } else { total / count };
-        let mut current = json!({"averageValue": quantity(average)});
+        let mut current = json!({"averageValue": quantity(usage.average())});
         let (replicas, kind) = match cursor.integer("target.averageUtilization") {
             Some(target) => {
                 if let Some(pod) = self.without_request(name, container) {
                     return Err(failed(format!("missing request for {name} in container {pod}")));
                 }
-                let requested: i64 = usage.ready.iter().map(|(_, request)| request).sum();
-                let utilization = if requested == 0 { 0 } else { total * 100 / requested };
-                current["averageUtilization"] = utilization.into();
-                let wanted = |request: i64| request * target / 100;
-                (self.replicas(&usage, wanted), "utilization (percentage of request)")
+                let requested: i128 = usage.ready.iter().map(|(_, request)| request).sum();
+                let utilization = (usage.total() * 100).checked_div(requested).unwrap_or(0);
+                current["averageUtilization"] = number(utilization).into();
+                let target = i128::from(target);
+                let wanted = |request: i128| request * target / 100;
+                let missing = |request: i128| request * target.max(100) / 100;
+                (
+                    self.replicas(&usage, wanted, missing),
+                    "utilization (percentage of request)",
+                )
             }
             None => {
                 let target = milli(cursor.text("target.averageValue"));
-                (self.replicas(&usage, |_| target), "")
+                (self.replicas(&usage, |_| target, |_| target), "")
             }
         };
         let shown = match container {
@@ -155,19 +178,17 @@ impl Pods<'_> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("metric.name");
         let usage = self.usage(name, "");
-        if usage.ready.is_empty() {
-            let message = format!("unable to get metric {name}: no metrics returned from custom metrics API");
+        let unreported = format!("unable to get metric {name}: no metrics returned from custom metrics API");
+        if let Some(message) = usage.refusal(unreported) {
             return Err(Failure {
                 reason: "FailedGetPodsMetric",
                 message,
             });
         }
         let target = milli(cursor.text("target.averageValue"));
-        let total: i64 = usage.ready.iter().map(|(used, _)| used).sum();
-        let count = i64::try_from(usage.ready.len()).unwrap_or(i64::MAX);
-        let current = json!({"averageValue": quantity(total / count.max(1))});
+        let current = json!({"averageValue": quantity(usage.average())});
         Ok(Measured {
-            replicas: self.replicas(&usage, |_| target),
+            replicas: self.replicas(&usage, |_| target, |_| target),
             name: format!("pods metric {name}"),
             status: entry("pods", json!({"metric": {"name": name}, "current": current})),
         })
@@ -186,14 +207,14 @@ impl Pods<'_> {
             return Err(Failure { reason, message });
         };
         let used = milli(&value);
-        let ready = self.all.iter().filter(|it| is_ready(it)).count();
-        let ready = i64::try_from(ready).unwrap_or(i64::MAX);
+        let ready = count(self.all.iter().filter(|it| is_ready(it)).count());
         let (replicas, current) = match cursor.is_set("target.averageValue") {
             true => {
                 let target = milli(cursor.text("target.averageValue")).max(1);
-                let average = used / self.current.max(1);
+                let replicas = i128::from(self.current);
+                let average = used / replicas.max(1);
                 (
-                    self.by_ratio(used, target * self.current, up(used, target)),
+                    self.by_ratio(used, target * replicas, up(used, target)),
                     json!({"averageValue": quantity(average)}),
                 )
             }
@@ -215,19 +236,20 @@ impl Pods<'_> {
     }
 
     /// Returns `wanted`, unless the ratio is within the tolerance.
-    fn by_ratio(&self, used: i64, target: i64, wanted: i64) -> i64 {
+    fn by_ratio(&self, used: i128, target: i128, wanted: i128) -> i64 {
         match is_close(used, target) {
             true => self.current,
-            false => wanted,
+            false => number(wanted),
         }
     }
 
     /// Returns the number of replicas with which the usage of each Pod reaches the target for its request. Pods without
-    /// a value are counted in a way that makes the change smaller.
-    fn replicas(&self, usage: &Usage, wanted: impl Fn(i64) -> i64) -> i64 {
-        let mut used: i64 = usage.ready.iter().map(|(used, _)| used).sum();
-        let mut target: i64 = usage.ready.iter().map(|(_, request)| wanted(*request)).sum();
-        let ready = i64::try_from(usage.ready.len()).unwrap_or(i64::MAX);
+    /// a value are counted in a way that makes the change smaller: with zero when scaling up, and with the usage
+    /// `missing` for their request when scaling down.
+    fn replicas(&self, usage: &Usage, wanted: impl Fn(i128) -> i128, missing: impl Fn(i128) -> i128) -> i64 {
+        let mut used = usage.total();
+        let mut target: i128 = usage.ready.iter().map(|(_, request)| wanted(*request)).sum();
+        let ready = count(usage.ready.len());
         let is_up = used > target;
         let counts_unready = is_up && !usage.unready.is_empty();
         if !counts_unready && usage.missing.is_empty() {
@@ -237,8 +259,7 @@ impl Pods<'_> {
         for request in &usage.missing {
             count += 1;
             target += wanted(*request);
-            // A Pod without a value counts with its target usage when scaling down, and with zero when scaling up.
-            used += if is_up { 0 } else { wanted(*request) };
+            used += if is_up { 0 } else { missing(*request) };
         }
         if counts_unready {
             for request in &usage.unready {
@@ -246,7 +267,7 @@ impl Pods<'_> {
                 target += wanted(*request);
             }
         }
-        let replicas = up(used * count, target.max(1));
+        let replicas = number(up(used * count, target.max(1)));
         let turns = (used > target) != is_up;
         let overshoots = (used < target && replicas > self.current) || (used > target && replicas < self.current);
         match is_close(used, target) || turns || overshoots {
@@ -262,12 +283,14 @@ impl Pods<'_> {
                 .maps("spec.containers")
                 .filter(|it| container.is_empty() || Cursor::root(it).text("name") == container)
                 .collect();
-            let request: i64 = containers.iter().map(|it| request(it, name)).sum();
-            let count = i64::try_from(containers.len()).unwrap_or(0);
+            let request: i128 = containers.iter().map(|it| request(it, name)).sum();
             let is_resource = matches!(name, "cpu" | "memory");
-            let used = self.kubelet.script_of(pod).usage_of(name);
-            match used.map(|it| milli(&it) * if is_resource { count } else { 1 }) {
-                _ if phase(pod) == "Pending" => usage.unready.push(request),
+            let times = if is_resource { count(containers.len()) } else { 1 };
+            let used = self.kubelet.script_of(pod).usage_of(name).map(|it| milli(&it) * times);
+            let is_pending = phase(pod) == "Pending";
+            usage.is_reported |= used.is_some() && !is_pending;
+            match used {
+                _ if is_pending => usage.unready.push(request),
                 None => usage.missing.push(request),
                 Some(_) if name == "cpu" && !is_ready(pod) => usage.unready.push(request),
                 Some(used) => usage.ready.push((used, request)),
@@ -305,30 +328,38 @@ fn entry(field: &str, status: Value) -> Value {
 }
 
 /// Returns the request of a container in thousandths.
-fn request(container: &Map, name: &str) -> i64 {
+fn request(container: &Map, name: &str) -> i128 {
     milli(Cursor::root(container).text(&format!("resources.requests.{name}")))
 }
 
-/// Parses a quantity as thousandths; 0 if it is absent.
-fn milli(text: &str) -> i64 {
-    Quantity::parse(text).map_or(0, |it| it.milli_value())
+/// Parses a quantity as thousandths; 0 if it is absent. The sums of such numbers fit into an `i128`.
+fn milli(text: &str) -> i128 {
+    Quantity::parse(text).map_or(0, |it| it.milli_value().into())
 }
 
 /// Formats thousandths as a quantity.
-fn quantity(milli: i64) -> String {
+fn quantity(milli: i128) -> String {
     match milli % 1000 {
         0 => (milli / 1000).to_string(),
         _ => format!("{milli}m"),
     }
 }
 
+fn count(length: usize) -> i128 {
+    i128::try_from(length).unwrap_or(i128::MAX)
+}
+
+/// Converts to an integer of the API, which has 32 bits.
+fn number(value: i128) -> i64 {
+    i32::try_from(value).unwrap_or(i32::MAX).into()
+}
+
 /// Divides two numbers and rounds up.
-fn up(one: i64, other: i64) -> i64 {
+fn up(one: i128, other: i128) -> i128 {
     (one + other - 1) / other
 }
 
 /// Returns `true` if the ratio of two amounts is within the tolerance.
-fn is_close(used: i64, target: i64) -> bool {
-    let (used, target) = (i128::from(used), i128::from(target));
-    (used - target).abs() * 1000 <= target * i128::from(TOLERANCE)
+fn is_close(used: i128, target: i128) -> bool {
+    (used - target).abs() * 1000 <= target * TOLERANCE
 }
