@@ -182,3 +182,55 @@ async fn pod_preempts_others_of_lower_priority(
         assert!(placed.contains("preemption: "), "{placed}");
     }
 }
+
+/// A Pod that waits for another Pod is scheduled when that Pod exists on a node, or gets a matching label.
+#[rstest]
+#[case::created("db", "db")]
+#[case::relabelled("other", "db")]
+#[tokio::test(start_paused = true)]
+async fn pending_pod_is_scheduled_once_its_affinity_is_satisfied(#[case] app: &str, #[case] label: &str) {
+    let cluster = zones().await;
+    let message = place(&cluster, "web", "web", required("podAffinity", term("db", "zone"))).await;
+    assert!(message.contains("didn't match pod affinity rules"), "{message}");
+    assert_eq!(
+        place(&cluster, "db", app, json!({"nodeSelector": {"zone": "y"}})).await,
+        "c"
+    );
+    let patch = json!({"metadata": {"labels": {"app": label}}});
+    cluster.patch("v1", "Pod", "db", patch).await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "web").await["spec"]["nodeName"], "c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_pod_is_scheduled_once_other_pods_reduce_the_skew() {
+    let cluster = zones().await;
+    let mut spec = spread("DoNotSchedule", "zone");
+    spec["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
+    spec["nodeSelector"] = json!({"zone": "x"});
+    assert_eq!(place(&cluster, "one", "web", spec.clone()).await, "a");
+    let message = place(&cluster, "two", "web", spec).await;
+    assert!(message.contains("topology spread"), "{message}");
+    assert_eq!(
+        place(&cluster, "three", "web", json!({"nodeSelector": {"zone": "y"}})).await,
+        "c"
+    );
+    assert_eq!(cluster.get("v1", "Pod", "two").await["spec"]["nodeName"], "b");
+}
+
+/// The taint of node `c`, which the Pod does not tolerate, excludes zone `y` if taints are honored.
+#[rstest]
+#[case::ignored("Ignore", false)]
+#[case::honored("Honor", true)]
+#[tokio::test(start_paused = true)]
+async fn spread_counts_tainted_nodes_depending_on_the_policy(#[case] policy: &str, #[case] is_placed: bool) {
+    let cluster = zones().await;
+    let taint = json!({"key": "dedicated", "effect": "NoSchedule"});
+    cluster
+        .patch("v1", "Node", "c", json!({"spec": {"taints": [taint]}}))
+        .await;
+    let mut spec = spread("DoNotSchedule", "zone");
+    spec["topologySpreadConstraints"][0]["nodeTaintsPolicy"] = json!(policy);
+    assert_eq!(place(&cluster, "one", "web", spec.clone()).await, "a");
+    assert_eq!(place(&cluster, "two", "web", spec).await == "b", is_placed);
+}

@@ -20,6 +20,16 @@ pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
     })
 }
 
+/// Returns `true` if a Pod tolerates all taints of a node that keep Pods out.
+pub(crate) fn tolerates_node(pod: &Object, node: &Object) -> bool {
+    let keeps_out = |taint: &&Value| {
+        let effect = taint.get("effect").and_then(Value::as_str);
+        matches!(effect, Some("NoSchedule" | "NoExecute"))
+    };
+    let mut taints = Cursor::root(node).list("spec.taints").iter().filter(keeps_out);
+    taints.all(|it| tolerates(pod, it))
+}
+
 /// Returns `true` if a node matches `nodeSelector` and the required node affinity of a Pod.
 pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
     let empty = Map::new();

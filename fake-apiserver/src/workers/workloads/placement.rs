@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cluster::selects;
-use super::node_rules::{fits_affinity, fits_term};
+use super::node_rules::{fits_affinity, fits_term, tolerates_node};
 use super::pods::{is_finished, label};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
@@ -178,11 +178,11 @@ impl Spread {
             let same = |key: &&str| label(pod, key).is_none_or(|value| label(it, key) == Some(value));
             selects(&selector, it) && keys.iter().all(same)
         };
-        let allowed: BTreeSet<&str> = nodes
-            .iter()
-            .filter(|it| cursor.text("nodeAffinityPolicy") == "Ignore" || fits_affinity(pod, it))
-            .map(|it| it.name())
-            .collect();
+        let is_allowed = |node: &Object| {
+            (cursor.text("nodeAffinityPolicy") == "Ignore" || fits_affinity(pod, node))
+                && (cursor.text("nodeTaintsPolicy") != "Honor" || tolerates_node(pod, node))
+        };
+        let allowed: BTreeSet<&str> = nodes.iter().filter(|it| is_allowed(it)).map(|it| it.name()).collect();
         let others = sees.cluster.selected(Resource::Pod, pod.namespace(), &selector);
         let others = others.into_iter().filter(|it| {
             let node = Cursor::root(it).text("spec.nodeName");

@@ -24,14 +24,21 @@ use crate::storage::Key;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Enqueues the unscheduled Pods that a change of a node or a claim, or the end of a Pod, may make schedulable.
+/// Enqueues the unscheduled Pods that a change of a node, a claim or another Pod may make schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
         Resource::Pod => {
-            let was_there = |old: &Object| !Cursor::root(old).text("spec.nodeName").is_empty() && !is_finished(old);
+            let was_there = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty() && !is_finished(pod);
             if change.old.is_some_and(was_there) && change.new.is_none_or(is_finished) {
                 cluster.unassigned().for_each(|it| add(key_of(it)));
+            }
+            // A Pod that is new on a node, or that has other labels, only affects rules about other Pods.
+            let place = |pod: &Object| (Cursor::root(pod).text("spec.nodeName").to_owned(), labels(pod));
+            let is_moved = |new: &Object| was_there(new) && change.old.is_none_or(|old| place(old) != place(new));
+            if change.new.is_some_and(is_moved) {
+                let waiting = cluster.unassigned().filter(|it| depends_on_pods(it));
+                waiting.for_each(|it| add(key_of(it)));
             }
         }
         Resource::PersistentVolumeClaim => {
@@ -43,6 +50,23 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
         }
         _ => {}
     }
+}
+
+fn labels(pod: &Object) -> Vec<(String, String)> {
+    let labels = pod.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+    labels.collect()
+}
+
+/// Returns `true` if the placement of a Pod depends on other Pods.
+fn depends_on_pods(pod: &Object) -> bool {
+    let pod_spec = Cursor::root(spec(pod));
+    [
+        "affinity.podAffinity",
+        "affinity.podAntiAffinity",
+        "topologySpreadConstraints",
+    ]
+    .iter()
+    .any(|path| pod_spec.is_set(path))
 }
 
 /// Returns `true` if the scheduler must find a node for a Pod.
