@@ -175,3 +175,34 @@ async fn new_node_gets_an_address_that_no_other_node_has() {
     let node = cluster.get("v1", "Node", "b").await;
     assert_eq!(node["status"]["addresses"][0]["address"], "172.18.0.6");
 }
+
+/// The Event keeps its name, its count and the time of its first occurrence, as in client-go.
+#[tokio::test(start_paused = true)]
+async fn event_that_was_deleted_is_written_again() {
+    let cluster = Cluster::start();
+    let node = async |name: &str| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        cluster.create(node).await;
+        cluster.pass(1.0).await;
+    };
+    let find = async || {
+        let mut events = cluster.list("v1", "Event").await;
+        events.retain(|it| it["message"].as_str().is_some_and(|it| it.starts_with("0/2 nodes")));
+        events
+    };
+    node("a").await;
+    cluster.create(pod("one", json!({"nodeSelector": {"zone": "x"}}))).await;
+    cluster.pass(1.0).await;
+    node("b").await;
+    let first = find().await.remove(0);
+    assert_eq!(first["count"], 1);
+    let name = first["metadata"]["name"].as_str().unwrap_or_default();
+    cluster.delete("v1", "Event", name).await;
+    cluster.delete("v1", "Node", "b").await;
+    cluster.pass(1.0).await;
+    node("b").await;
+    let again = find().await.remove(0);
+    assert_eq!((&again["count"], &again["metadata"]["name"]), (&json!(2), &json!(name)));
+    assert_eq!(again["firstTimestamp"], first["firstTimestamp"]);
+    assert_ne!(again["lastTimestamp"], first["lastTimestamp"]);
+}

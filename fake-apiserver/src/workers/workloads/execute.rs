@@ -11,6 +11,7 @@ use super::resource::{Resource, Target};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
+use crate::storage::Key;
 use crate::workers::{Api, RequestFailure};
 
 /// Executes the plan of one controller.
@@ -208,21 +209,25 @@ impl Executor<'_> {
 
     /// Writes an Event. Failures are ignored.
     async fn note(&mut self, note: &Note) {
-        let done = match self.recorder.record(note, self.api.now()) {
-            None => return,
-            Some(Recorded::New { namespace, event }) => {
-                self.api.create(Resource::Event.storage(), &namespace, &event).await
-            }
-            Some(Recorded::Again { namespace, name, patch }) => {
-                let key = crate::storage::Key::new(&namespace, &name);
-                self.api
-                    .patch(Resource::Event.storage(), "", &key, PatchKind::Merge, &patch)
-                    .await
-            }
-        };
-        if let Err(failure) = done {
+        if let Some(recorded) = self.recorder.record(note, self.api.now())
+            && let Err(failure) = self.write_event(&recorded).await
+        {
             tracing::debug!(reason = %note.reason, %failure, "an Event was not written");
         }
+    }
+
+    /// Increments the count of an Event, or creates it if it is new, or if it has expired or was deleted.
+    async fn write_event(&self, recorded: &Recorded) -> Result<(), RequestFailure> {
+        let events = Resource::Event.storage();
+        if let Some(patch) = &recorded.patch {
+            let key = Key::new(&recorded.namespace, &recorded.name);
+            match self.api.patch(events, "", &key, PatchKind::Merge, patch).await {
+                Err(failure) if failure.is_not_found() => {}
+                done => return done.map(drop),
+            }
+        }
+        let done = self.api.create(events, &recorded.namespace, &recorded.event).await;
+        done.map(drop)
     }
 }
 

@@ -19,17 +19,15 @@ const BURST: u32 = 25;
 /// Seconds after which one more Event about an object is allowed, as in client-go.
 const REFILL_SECONDS: i64 = 300;
 
-/// Decision about an Event.
+/// An Event to write.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Recorded {
-    /// A new Event.
-    New { namespace: String, event: Value },
-    /// Another occurrence of this Event: its count is incremented.
-    Again {
-        namespace: String,
-        name: String,
-        patch: Value,
-    },
+pub(crate) struct Recorded {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Increments the count of the Event, if it has occurred before.
+    pub(crate) patch: Option<Value>,
+    /// The whole Event, to create it unless it exists.
+    pub(crate) event: Value,
 }
 
 /// A cached Event.
@@ -37,6 +35,8 @@ pub(crate) enum Recorded {
 struct Known {
     name: String,
     count: i64,
+    /// Time of the first occurrence.
+    first: String,
 }
 
 #[derive(Debug)]
@@ -57,10 +57,9 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
+    /// Returns the Event to write; `None` if its source has written too many. Dropped occurrences are counted, as in
+    /// client-go.
     pub(crate) fn record(&mut self, note: &Note, now: Timestamp) -> Option<Recorded> {
-        if !self.is_heard(note, now) {
-            return None;
-        }
         let about = &note.about;
         let namespace = if about.namespace.is_empty() {
             "default"
@@ -73,24 +72,22 @@ impl Recorder {
             ..about.clone()
         };
         let key = (versionless, note.component, note.reason.clone(), note.message.clone());
-        if let Some(known) = self.known.get(&key) {
-            known.count += 1;
-            return Some(Recorded::Again {
-                namespace: namespace.to_owned(),
-                name: known.name.clone(),
-                patch: json!({"count": known.count, "lastTimestamp": stamp}),
-            });
+        if self.known.get(&key).is_none() {
+            let nanos = u128::try_from(now.as_nanosecond()).unwrap_or(0) + u128::from(self.count);
+            self.count += 1;
+            let new = Known {
+                name: format!("{}.{nanos:x}", about.name),
+                count: 0,
+                first: stamp.clone(),
+            };
+            self.known.put(key.clone(), new);
         }
-        let nanos = u128::try_from(now.as_nanosecond()).unwrap_or(0) + u128::from(self.count);
-        self.count += 1;
-        let name = format!("{}.{nanos:x}", about.name);
-        self.known.put(
-            key,
-            Known {
-                name: name.clone(),
-                count: 1,
-            },
-        );
+        let known = self.known.get(&key)?;
+        known.count += 1;
+        let (name, count, first) = (known.name.clone(), known.count, known.first.clone());
+        if !self.is_heard(note, now) {
+            return None;
+        }
         let mut object = json!({
             "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
             "apiVersion": about.api_version, "resourceVersion": about.resource_version,
@@ -102,16 +99,17 @@ impl Recorder {
         if !note.host.is_empty() {
             source["host"] = note.host.as_str().into();
         }
-        let event = json!({
-            "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": object, "reason": note.reason, "message": note.message, "source": source,
-            "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
-            "type": if note.is_warning { "Warning" } else { "Normal" },
-            "reportingComponent": note.component, "reportingInstance": note.host,
-        });
-        Some(Recorded::New {
+        Some(Recorded {
             namespace: namespace.to_owned(),
-            event,
+            event: json!({
+                "metadata": {"name": name, "namespace": namespace},
+                "involvedObject": object, "reason": note.reason, "message": note.message, "source": source,
+                "firstTimestamp": first, "lastTimestamp": stamp, "count": count,
+                "type": if note.is_warning { "Warning" } else { "Normal" },
+                "reportingComponent": note.component, "reportingInstance": note.host,
+            }),
+            patch: (count > 1).then(|| json!({"count": count, "lastTimestamp": stamp})),
+            name,
         })
     }
 
