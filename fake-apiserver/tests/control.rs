@@ -389,6 +389,7 @@ fn invalid_control_requests_are_refused(
 #[case("post", "/_fake/pods", json!({"pods": {"labels": "a=b"}, "script": {"runsForMs": 5, "exitCode": 1, "logs": "x"}}))]
 #[case("post", "/_fake/pods", json!({"script": {"exec": [{"command": ["a"], "stdout": "b", "echoesStdin": true}], "ports": [{"port": 1, "http": {"status": 200}}]}}))]
 #[case("post", "/_fake/pods", json!({"script": {"failingProbes": [{"probe": "liveness", "fromMs": 1, "untilMs": 2}], "usage": {"cpu": "1"}, "containerExitCodes": {"a": 1}}}))]
+#[case("post", "/_fake/pods", json!({"pods": {"uid": "u"}, "script": {"crashLoop": true}}))]
 #[case("delete", "/_fake/pods", Value::Null)]
 #[case("post", "/_fake/nodes", json!({"node": "node-0", "kubelet": "stopped"}))]
 #[case("post", "/_fake/compact", Value::Null)]

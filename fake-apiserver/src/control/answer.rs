@@ -186,6 +186,7 @@ POST   /_fake/watches        control watches: {\"on\": {\"resource\": \"pods\"},
 GET    /_fake/journal        requests and events; ?since=N
 GET    /_fake/journal/{number} one entry with its response
 DELETE /_fake/journal        delete all entries
+GET    /_fake/trace          a page with every step of the journal and the fields that each write changed
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
 POST   /_fake/pods           {\"pods\": {\"labels\": \"app=db\"}, \"script\": {\"crashLoop\": true}}
