@@ -74,15 +74,20 @@ impl Run {
     /// versions of objects. `since` is the `resourceVersion` at the start of the run, and `test` is the client name of
     /// the test itself.
     pub fn of(server: &ApiServer, name: &str, since: u64, test: &str, marks: &Marks) -> Self {
-        let (first, mut steps) = steps(server, since, test, STEPS);
+        let (mut first, mut steps) = steps(server, since, test, STEPS + 1);
+        let is_cut = steps.len() > STEPS;
+        if is_cut {
+            steps.remove(0);
+            first += 1;
+        }
         for (at, step) in steps.iter_mut().enumerate() {
             step.group = marks.at(first + at);
         }
         let mut run = Self {
             name: name.to_owned(),
-            left_out: match steps.len() {
-                STEPS => format!("only the last {STEPS} steps are shown"),
-                _ => String::new(),
+            left_out: match is_cut {
+                true => format!("only the last {STEPS} steps are shown"),
+                false => String::new(),
             },
             steps,
             ..Self::default()

@@ -1,6 +1,7 @@
 //! Requests with several errors, only the first of which is reported, and unknown paths.
 
 use fake_apiserver::ApiServer;
+use fake_apiserver::trace::{Marks, Run};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -204,4 +205,18 @@ async fn list_of_one_object_with_a_limit_is_not_exact() {
     assert_eq!(list["items"][0]["data"]["k"], "new", "{list}");
     let (_, list) = get(&server, &format!("{of_one}&resourceVersionMatch=Exact")).await;
     assert_eq!(list["items"][0]["data"]["k"], "old", "{list}");
+}
+
+/// A trace contains at most 20,000 steps.
+#[rstest]
+#[case::exactly_as_many(20_000, "")]
+#[case::one_more(20_001, "only the last 20000 steps are shown")]
+#[tokio::test]
+async fn trace_reports_that_steps_were_left_out(#[case] requests: usize, #[case] why: &str) {
+    let server = ApiServer::start();
+    for _ in 0..requests {
+        get(&server, "/api/v1/namespaces/default/configmaps/a").await;
+    }
+    let run = Run::of(&server, "run", 0, "", &Marks::default());
+    assert_eq!((run.steps.len(), run.left_out.as_str()), (20_000, why));
 }
