@@ -1,6 +1,6 @@
 // --- the timeline: steps with their causes and effects, in a lane for each client
 
-const LANES_MAX = 12; // maximum number of lanes; further clients share the first lane
+const LANES_MAX = 12; // maximum number of lanes; further clients share the last lane
 const BEFORE_MAX = 1000; // maximum number of steps that are searched for a cause or an effect
 const NEAR_MAX = 200; // maximum number of steps between an event about the same object and the request
 const EFFECTS_MAX = 200; // maximum number of displayed steps of a chain
@@ -26,12 +26,15 @@ function showSteps() {
   const shown = timeline.ordered.filter((it) => it.verb !== 'BOOKMARK'
     && (!noReads || it.isEvent || isWrite(it)) && (!noWorkers || !workers.has(it.client)) && (!noBeats || !isBeat(it))
     && (it.resource || !noReads) && (!text || `${it.resource} ${placeOf(it)}`.toLowerCase().includes(text)));
-  const lanes = [...new Set(shown.map((it) => it.client))].slice(0, LANES_MAX);
-  timeline.lanes = lanes;
-  const names = lanes.map((it) => {
+  const clients = [...new Set(shown.map((it) => it.client))];
+  const own = clients.length > LANES_MAX ? clients.slice(0, LANES_MAX - 1) : clients;
+  const others = clients.slice(own.length);
+  timeline.lanes = others.length ? [...own, null] : own;
+  const names = own.map((it) => {
     const [short] = it.split(/[/ ]/);
     return make('span', { textContent: short || 'unnamed', title: it });
   });
+  if (others.length) names.push(make('span', { textContent: `${others.length} others`, title: others.join('\n') }));
   $('lane-names').replaceChildren(make('span', { textContent: 'seconds' }),
     make('span', { className: 'lane-names' }, ...names), make('span', { textContent: 'step' }));
   setText($('steps-count'), `${count(shown.length)} of ${count(journal.all.length)}`);
@@ -63,7 +66,8 @@ const steps = new List($('steps'), {
     text.className = statusClass(it);
     row.className = `row lanes${timeline.linked.has(it.number) ? ' is-linked' : ''}`;
     const lanes = Math.max(1, timeline.lanes.length);
-    const lane = Math.max(0, timeline.lanes.indexOf(it.client));
+    const own = timeline.lanes.indexOf(it.client);
+    const lane = own < 0 ? lanes - 1 : own;
     const middle = (at) => `${((at + 0.5) / lanes) * 100}%`;
     const lines = timeline.lanes.map((_, at) => shape('line', { x1: middle(at), x2: middle(at), y1: 0, y2: 22 }));
     const kind = it.isEvent ? 'event' : it.code === 0 || it.code >= 400 ? 'bad' : isWrite(it) ? 'write' : 'read';
