@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fake_apiserver::{PodScript, PodSelector, Worker};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, condition, deployment};
@@ -284,4 +285,79 @@ async fn token_secret_is_filled_and_deleted_with_its_account() {
     cluster.delete("v1", "ServiceAccount", "default").await;
     cluster.pass(1.0).await;
     assert_eq!(cluster.get("v1", "Secret", "token").await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn label_removed_from_a_service_is_removed_from_its_endpoints() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"team": "a"}},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let labels = async || cluster.get("v1", "Endpoints", "web").await["metadata"]["labels"].clone();
+    assert_eq!(labels().await["team"], "a");
+    let patch = json!({"metadata": {"labels": {"team": null, "tier": "b"}}});
+    cluster.patch("v1", "Service", "web", patch).await;
+    cluster.pass(1.0).await;
+    assert_eq!(
+        labels().await,
+        json!({"tier": "b", "endpoints.kubernetes.io/managed-by": "endpoint-controller"})
+    );
+}
+
+#[rstest]
+#[case::sidecar(json!("Always"), true)]
+#[case::init_container(Value::Null, false)]
+#[tokio::test(start_paused = true)]
+async fn named_target_port_may_belong_to_a_sidecar(#[case] restart_policy: Value, #[case] is_found: bool) {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let mut pod = running_pod("one", true);
+    pod["spec"]["initContainers"] = json!([
+        {"name": "init", "image": "nginx", "restartPolicy": restart_policy,
+            "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]},
+    ]);
+    cluster.0.load([pod]).expect("the Pod is valid");
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]},
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+    assert_eq!(slice["ports"][0]["port"] == 8080, is_found, "{slice:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn host_name_of_a_pod_is_published_by_any_service_that_is_its_subdomain() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let mut named = running_pod("one", true);
+    (named["spec"]["hostname"], named["spec"]["subdomain"]) = (json!("first"), json!("web"));
+    let mut nameless = running_pod("two", true);
+    nameless["spec"]["subdomain"] = json!("web");
+    cluster.0.load([named, nameless]).expect("the Pods are valid");
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+    let of = |list: &Value| {
+        let mut names: Vec<Value> = list
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|it| it["hostname"].clone())
+            .collect();
+        names.sort_by_key(ToString::to_string);
+        names
+    };
+    assert_eq!(of(&slice["endpoints"]), [json!("first"), Value::Null]);
+    let endpoints = cluster.get("v1", "Endpoints", "web").await;
+    assert_eq!(of(&endpoints["subsets"][0]["addresses"]), [json!("first"), Value::Null]);
 }

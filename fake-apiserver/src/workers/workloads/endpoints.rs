@@ -118,6 +118,19 @@ fn labels_of(service: &Object) -> Map {
     labels
 }
 
+/// Returns the labels of an object as a map.
+fn known_labels(object: &Object) -> Map {
+    let labels = object.labels().map(|(key, value)| (key.to_owned(), value.into()));
+    labels.collect()
+}
+
+/// Returns a patch that replaces the labels `known` by `labels`.
+fn label_patch(known: &Map, labels: &Map) -> Map {
+    let gone = known.keys().filter(|key| !labels.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    labels.clone().into_iter().chain(gone).collect()
+}
+
 /// Returns the ports of a Service, resolved for a Pod, without named ports that the Pod does not have.
 fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {
@@ -139,10 +152,12 @@ fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     ports.collect()
 }
 
+/// Returns the number of a port of a container or a sidecar.
 fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
-    let lists = ["containers", "initContainers"].into_iter();
-    let mut ports = lists
-        .flat_map(|list| Cursor::root(spec(pod)).maps(list))
+    let of = |list| Cursor::root(spec(pod)).maps(list);
+    let sidecars = of("initContainers").filter(|it| Cursor::root(it).text("restartPolicy") == "Always");
+    let mut ports = of("containers")
+        .chain(sidecars)
         .flat_map(|it| Cursor::root(it).maps("ports"));
     let found = ports.find(|it| Cursor::root(it).text("name") == name && Cursor::root(it).text("protocol") == protocol);
     found.and_then(|it| Cursor::root(it).integer("containerPort"))
@@ -166,12 +181,17 @@ fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
     if let Some(zone) = node.and_then(|node| label(node, "topology.kubernetes.io/zone")) {
         endpoint["zone"] = zone.into();
     }
-    let named = Cursor::root(pod).text("spec.subdomain") == service.name()
-        && !Cursor::root(pod).text("spec.hostname").is_empty();
-    if named && is_headless(service) {
-        endpoint["hostname"] = Cursor::root(pod).text("spec.hostname").into();
+    if let Some(name) = host_name(service, pod) {
+        endpoint["hostname"] = name.into();
     }
     endpoint
+}
+
+/// Returns the host name of a Pod, if the Service is its subdomain.
+fn host_name<'a>(service: &Object, pod: &'a Object) -> Option<&'a str> {
+    let name = Cursor::root(pod).text("spec.hostname");
+    let is_domain = Cursor::root(pod).text("spec.subdomain") == service.name();
+    (is_domain && !name.is_empty()).then_some(name)
 }
 
 /// Endpoints with the same ports: the ports, and the endpoints by the uid of their Pod.
@@ -253,10 +273,7 @@ fn fill_slices(
             continue;
         }
         has_placeholder = true;
-        let known: Map = slice
-            .labels()
-            .map(|(key, value)| (key.to_owned(), value.into()))
-            .collect();
+        let known = known_labels(slice);
         if Cursor::root(slice).list("endpoints") != stay
             || (Cursor::root(slice).list("ports") != ports && !stay.is_empty())
             || known != *labels
@@ -265,12 +282,7 @@ fn fill_slices(
                 "metadata": {"annotations": {TRIGGER: sees.stamp()}},
                 "endpoints": or_null(&stay), "ports": or_null(ports),
             });
-            let gone = known
-                .keys()
-                .filter(|key| !labels.contains_key(key))
-                .map(|key| (key.clone(), Value::Null));
-            let labels: Map = labels.clone().into_iter().chain(gone).collect();
-            patch["metadata"]["labels"] = labels.into();
+            patch["metadata"]["labels"] = label_patch(&known, labels).into();
             plan.merge(Resource::EndpointSlice, slice, patch);
         }
     }
@@ -320,8 +332,8 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> (Vec<Value>, bool) {
         let mut address = json!({
             "ip": Cursor::root(pod).text("status.podIP"), "nodeName": Cursor::root(pod).text("spec.nodeName"), "targetRef": reference(pod),
         });
-        if Cursor::root(pod).text("spec.subdomain") == service.name() && is_headless(service) {
-            address["hostname"] = Cursor::root(pod).text("spec.hostname").into();
+        if let Some(name) = host_name(service, pod) {
+            address["hostname"] = name.into();
         }
         let subset = subsets.entry(Value::from(ports.clone()).to_string());
         let subset = subset.or_insert_with(|| Subset {
@@ -396,12 +408,10 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
             plan.create(Resource::Endpoints, json!({"metadata": metadata, "subsets": subsets}));
         }
         Some(current) => {
-            let known: Map = current
-                .labels()
-                .map(|(key, value)| (key.to_owned(), value.into()))
-                .collect();
+            let known = known_labels(current);
             let is_annotated = annotation(current, OVER_CAPACITY).is_some();
             if Cursor::root(current).list("subsets") != subsets || known != labels || is_annotated != is_truncated {
+                metadata["labels"] = label_patch(&known, &labels).into();
                 metadata["annotations"][OVER_CAPACITY] = is_truncated.then_some(TRUNCATED).into();
                 let subsets = if subsets.is_empty() {
                     Value::Null
