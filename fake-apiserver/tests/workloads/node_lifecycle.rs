@@ -352,3 +352,39 @@ async fn terminating_pods_of_a_node_out_of_service_are_removed(#[case] is_lost: 
     cluster.pass(1.0).await;
     assert_eq!(cluster.get("v1", "Pod", name).await == Value::Null, removed);
 }
+
+/// The time of a toleration starts when the taint and the Pod are first seen together.
+#[rstest]
+#[case::taint_without_a_time(Value::Null, 58.0, true)]
+#[case::taint_without_a_time_later(Value::Null, 62.0, false)]
+#[case::taint_with_an_old_time(json!("2020-01-01T00:00:00Z"), 58.0, true)]
+#[case::taint_with_an_old_time_later(json!("2020-01-01T00:00:00Z"), 62.0, false)]
+#[tokio::test(start_paused = true)]
+async fn toleration_seconds_start_when_the_pod_has_the_taint(
+    #[case] added: Value,
+    #[case] after: f64,
+    #[case] stays: bool,
+) {
+    let cluster = Cluster::start();
+    let mut taint = json!({"key": "gone", "effect": "NoExecute"});
+    if !added.is_null() {
+        taint["timeAdded"] = added;
+    }
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"taints": [taint]}});
+    cluster.create(node).await;
+    cluster.pass(10.0).await;
+    let toleration = json!({"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60});
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+            "spec": {"containers": [{"name": "main", "image": "nginx:1"}], "tolerations": [toleration]},
+        }))
+        .await;
+    cluster.pass(20.0).await;
+    // A later change of the Pod does not extend the time.
+    cluster
+        .patch("v1", "Pod", "one", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    cluster.pass(after - 20.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await != Value::Null, stays);
+}

@@ -5,14 +5,12 @@
 //! this condition after heartbeats have stopped: if the Lease of the Node was renewed before, or if its kubelet was
 //! stopped.
 
-use jiff::Timestamp;
-
 use super::cluster::Cluster;
 use super::controller::{Changed, Sync, WorkloadController};
 use super::heartbeat::LEASES;
 use super::kubelet::Nodes;
 use super::plan::{Plan, Write};
-use super::pods::{is_finished, is_true, plus, status, time};
+use super::pods::{is_finished, is_true, plus, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions, find_condition, new_condition, put_condition};
 use crate::api::json::{Map, Value, json};
@@ -49,8 +47,9 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
             ..WorkloadController::new(Resource::Node, COMPONENT, |_, _| Plan::EMPTY)
         },
         WorkloadController {
+            sync: Sync::Nodes(sync_pod),
             concerns: pods_concerned,
-            ..WorkloadController::new(Resource::Pod, COMPONENT, sync_pod)
+            ..WorkloadController::new(Resource::Pod, COMPONENT, |_, _| Plan::EMPTY)
         },
     ],
 );
@@ -166,7 +165,7 @@ fn lose(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 }
 
 /// Plans the eviction of a Pod that does not tolerate its Node's taints, and marks a Pod unready if its Node is lost.
-fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
+fn sync_pod(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
     let node = Cursor::root(pod).text("spec.nodeName");
     let Some(node) = sees.cluster.find(Resource::Node, "", node) else {
@@ -190,7 +189,13 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
     if pod.is_terminating() {
         return plan;
     }
-    match eviction(pod, node, sees.now) {
+    let due = match tolerated(pod, node) {
+        Tolerated::No => Some(sees.now),
+        Tolerated::For(seconds) => Some(nodes.eviction(pod).unwrap_or_else(|| plus(sees.now, seconds))),
+        Tolerated::Forever => None,
+    };
+    nodes.put_eviction(pod, due);
+    match due {
         None => {}
         Some(at) if at > sees.now => plan.look_again(at),
         Some(_) => evict(pod, sees, &mut plan),
@@ -198,22 +203,29 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// Returns the time at which a Pod is evicted from its Node; `None` if it tolerates all taints indefinitely.
-fn eviction(pod: &Object, node: &Object, now: Timestamp) -> Option<Timestamp> {
+/// Toleration of the `NoExecute` taints of a Node by a Pod.
+enum Tolerated {
+    No,
+    /// The Pod is evicted this number of seconds after the controller has first seen it with taints.
+    For(i64),
+    Forever,
+}
+
+/// Returns the toleration of a Pod: the first one for each taint counts, and the shortest of these applies
+/// (`GetMatchingTolerations` and `getMinTolerationTime`).
+fn tolerated(pod: &Object, node: &Object) -> Tolerated {
     let taints = Cursor::root(node).list("spec.taints").iter();
-    let taints = taints.filter(|it| text(it, "effect") == "NoExecute");
-    let ends = taints.filter_map(|taint| {
-        let since = time(text(taint, "timeAdded")).unwrap_or(now);
-        let tolerations = Cursor::root(pod).maps("spec.tolerations").map(Cursor::root);
-        let mut bearing = tolerations.filter(|it| bears(it, taint)).peekable();
-        if bearing.peek().is_none() {
-            return Some(now);
+    let mut shortest = None;
+    for taint in taints.filter(|it| text(it, "effect") == "NoExecute") {
+        let mut tolerations = Cursor::root(pod).maps("spec.tolerations").map(Cursor::root);
+        let Some(toleration) = tolerations.find(|it| bears(it, taint)) else {
+            return Tolerated::No;
+        };
+        if let Some(seconds) = toleration.integer("tolerationSeconds") {
+            shortest = Some(shortest.map_or(seconds, |it: i64| it.min(seconds)));
         }
-        // The shortest toleration applies; a toleration without `tolerationSeconds` lasts forever.
-        let seconds = bearing.filter_map(|it| it.integer("tolerationSeconds")).min()?;
-        Some(plus(since, seconds.max(0)))
-    });
-    ends.min()
+    }
+    shortest.map_or(Tolerated::Forever, |it| Tolerated::For(it.max(0)))
 }
 
 fn bears(toleration: &Cursor<'_>, taint: &Value) -> bool {

@@ -28,6 +28,8 @@ pub(crate) struct Memory {
     pub(crate) host: String,
     /// The Node of the Pod, as last observed.
     pub(super) node: HostState,
+    /// Time at which the Pod is evicted because of a taint of its Node.
+    pub(super) eviction: Option<Timestamp>,
     /// The KWOK Stage that the Pod waits for.
     pub(super) stage: Option<Pending>,
     /// The probes with failures in the script of the last sync; `None` before the first sync.

@@ -88,6 +88,18 @@ impl Nodes {
         }
     }
 
+    /// Returns the time at which a Pod is evicted from its Node, if an eviction is scheduled.
+    pub(crate) fn eviction(&self, pod: &Object) -> Option<Timestamp> {
+        self.memories.get(pod.uid())?.eviction
+    }
+
+    /// Schedules the eviction of a Pod, or cancels it.
+    pub(crate) fn put_eviction(&mut self, pod: &Object, due: Option<Timestamp>) {
+        if due.is_some() || self.memories.contains_key(pod.uid()) {
+            self.memories.entry(pod.uid().to_owned()).or_default().eviction = due;
+        }
+    }
+
     /// Updates the load of nodes and the assigned addresses after a change of a Pod.
     pub(crate) fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let place = |pod: &Object| {
