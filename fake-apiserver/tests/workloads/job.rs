@@ -268,3 +268,74 @@ async fn superfluous_pod_does_not_count_as_failed(#[case] spec: Value, #[case] c
         "{running:#?}"
     );
 }
+
+fn names_of(pods: &[Value]) -> Vec<String> {
+    let index = |it: &Value| {
+        let index = &it["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"];
+        index.as_str().unwrap_or_default().to_owned()
+    };
+    let mut all: Vec<String> = pods.iter().map(index).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexes_at_or_above_the_completions_are_dropped() {
+    let cluster = Cluster::start();
+    let long = PodScript::default().runs_for(Duration::from_secs(1000));
+    cluster.0.kubelet().script(PodSelector::all(), long);
+    let indexed = json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed"});
+    cluster.create(job(indexed)).await;
+    cluster.pass(3.0).await;
+    let pods = cluster.pods().await;
+    let of = |index: &str| {
+        let is = |it: &&Value| it["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == index;
+        pods.iter().find(is).expect("the index has a Pod")["metadata"]["name"].clone()
+    };
+    let done = of("3");
+    let done = PodSelector::named("default", done.as_str().unwrap_or_default());
+    cluster
+        .0
+        .kubelet()
+        .script(done, PodScript::default().runs_for(Duration::from_secs(5)));
+    cluster.pass(6.0).await;
+    assert_eq!(work(&cluster).await["status"]["completedIndexes"], "3");
+    let spec = json!({"spec": {"completions": 2, "parallelism": 2}});
+    cluster.patch("batch/v1", "Job", "work", spec).await;
+    cluster.pass(40.0).await;
+    let status = work(&cluster).await["status"].clone();
+    assert_eq!(status["completedIndexes"], Value::Null, "{status:#}");
+    assert_eq!(
+        (&status["succeeded"], &status["active"]),
+        (&Value::Null, &json!(2)),
+        "{status:#}"
+    );
+    let mut left = cluster.pods().await;
+    left.retain(|it| it["status"]["phase"] == "Running");
+    assert_eq!(names_of(&left), ["0", "1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_an_indexed_job_get_the_name_of_their_index_as_host_name() {
+    let cluster = Cluster::start();
+    let mut indexed = job(json!({"completions": 1, "completionMode": "Indexed"}));
+    indexed["spec"]["template"]["spec"]["hostname"] = json!("mine");
+    cluster.create(indexed).await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.pods().await[0]["spec"]["hostname"], "work-0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_index_with_its_own_limit_has_its_own_back_off() {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().exits_with(1));
+    let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
+    cluster.create(job(indexed)).await;
+    for (after, pods) in [(9.0, 1), (6.0, 2), (12.0, 2), (12.0, 3)] {
+        cluster.pass(after).await;
+        assert_eq!(cluster.pods().await.len(), pods, "after {after} more seconds");
+    }
+}

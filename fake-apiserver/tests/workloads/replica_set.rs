@@ -152,3 +152,31 @@ async fn refused_creation_is_reported_in_the_status(#[case] api: &str, #[case] k
     let conditions = set["status"]["conditions"].as_array().map_or(0, Vec::len);
     assert_eq!(conditions, 0, "{:#}", set["status"]);
 }
+
+/// Ages are compared by their binary logarithms, and equal ones by uid.
+#[tokio::test(start_paused = true)]
+async fn pods_of_similar_age_are_deleted_in_the_order_of_their_uids() {
+    let cluster = Cluster::start();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        cluster.create(pod(name)).await;
+        cluster.pass(1.0).await;
+    }
+    cluster.pass(1000.0).await;
+    cluster.create(set(6)).await;
+    cluster.pass(1.0).await;
+    let uids = async || {
+        let pods = cluster.pods().await;
+        let mut uids: Vec<String> = pods
+            .iter()
+            .map(|it| it["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        uids.sort();
+        uids
+    };
+    let all = uids().await;
+    cluster
+        .patch("apps/v1", "ReplicaSet", "web", json!({"spec": {"replicas": 3}}))
+        .await;
+    cluster.pass(40.0).await;
+    assert_eq!(uids().await, all[3..]);
+}

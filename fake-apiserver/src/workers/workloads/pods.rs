@@ -139,33 +139,30 @@ fn deletion_cost(pod: &Object) -> i64 {
 
 /// Compares two Pods in the order of scaling down. Pods without a node are deleted first, then Pods that are pending,
 /// unknown or running, in this order. Further criteria are: not ready, a lower deletion cost, more siblings on the
-/// node, ready for a shorter time, more restarts, younger.
-pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
+/// node, ready for a shorter time, more restarts, younger. Times are compared by the binary logarithms of their ages,
+/// so Pods of a similar age are equal. Kubernetes then compares their uids immediately. Here the remaining criteria
+/// come first, because the order must be transitive.
+pub(crate) fn goes_before(
+    one: &Object,
+    other: &Object,
+    siblings: impl Fn(&Object) -> usize,
+    now: Timestamp,
+) -> Ordering {
     let has_node = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {
         "Pending" => 0,
         "Unknown" => 1,
         _ => 2,
     };
-    // Binary logarithm of an age in seconds. Kubernetes compares these ranks at the current time. Here they are
-    // compared at the newer of two times, so a Pod that is newer by at least a second has the lower rank.
-    let rank = |at: Timestamp, now: Timestamp| {
-        let age = now.duration_since(at).as_secs().max(0);
-        u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
+    let rank = |at: Timestamp| {
+        let age = now.as_nanosecond() - at.as_nanosecond();
+        u128::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
     };
-    let ready_since = |pod: &Object| {
+    // An unknown time is treated as the latest.
+    let ready_rank = |pod: &Object| {
         let condition = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True");
-        condition.and_then(|it| time(Cursor::root(it).text("lastTransitionTime")))
-    };
-    let youth = |one: Option<Timestamp>, other: Option<Timestamp>| {
-        let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
-        match (one, other) {
-            (Some(one), Some(other)) => rank(one, newest).cmp(&rank(other, newest)),
-            // An unknown time is treated as the latest.
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (None, None) => Ordering::Equal,
-        }
+        let since = condition.and_then(|it| time(Cursor::root(it).text("lastTransitionTime")));
+        since.map(rank)
     };
     has_node(one)
         .cmp(&has_node(other))
@@ -173,12 +170,9 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         .then_with(|| is_ready(one).cmp(&is_ready(other)))
         .then_with(|| deletion_cost(one).cmp(&deletion_cost(other)))
         .then_with(|| siblings(other).cmp(&siblings(one)))
-        .then_with(|| match is_ready(one) && is_ready(other) {
-            true => youth(ready_since(one), ready_since(other)),
-            false => Ordering::Equal,
-        })
+        .then_with(|| ready_rank(one).cmp(&ready_rank(other)))
         .then_with(|| restarts(other).cmp(&restarts(one)))
-        .then_with(|| youth(Some(created(one)), Some(created(other))))
+        .then_with(|| rank(created(one)).cmp(&rank(created(other))))
         .then_with(|| one.uid().cmp(other.uid()))
 }
 
@@ -187,10 +181,12 @@ pub(crate) fn first_to_go<'a>(
     pods: &[&'a Arc<Object>],
     siblings: impl Fn(&str) -> usize,
     count: usize,
+    now: Timestamp,
 ) -> Vec<&'a Arc<Object>> {
     let mut sorted = pods.to_vec();
     if count < sorted.len() {
-        sorted.sort_by(|one, other| goes_before(one, other, |pod| siblings(Cursor::root(pod).text("spec.nodeName"))));
+        let on_node = |pod: &Object| siblings(Cursor::root(pod).text("spec.nodeName"));
+        sorted.sort_by(|one, other| goes_before(one, other, on_node, now));
     }
     sorted.truncate(count);
     sorted

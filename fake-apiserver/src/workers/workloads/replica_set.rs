@@ -119,7 +119,12 @@ fn scale(resource: Resource, set: &Object, active: &[&Arc<Object>], sees: &Sees<
         return;
     }
     let siblings = siblings(set, sees);
-    for pod in first_to_go(active, |node| siblings.get(node).copied().unwrap_or(0), surplus) {
+    for pod in first_to_go(
+        active,
+        |node| siblings.get(node).copied().unwrap_or(0),
+        surplus,
+        sees.now,
+    ) {
         let told = told_of_deletion(resource, set, component(resource));
         plan.delete_and_tell(Resource::Pod, pod, Some(told));
     }

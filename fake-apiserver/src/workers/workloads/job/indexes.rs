@@ -43,8 +43,8 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
 /// Returns the number of earlier failed Pods with the same index.
 pub(super) fn failures(pod: &Object) -> i64 {
     annotation(pod, super::INDEX_FAILURES)
-        .and_then(|it| it.parse().ok())
-        .unwrap_or(0)
+        .and_then(|it| it.parse::<i32>().ok())
+        .map_or(0, i64::from)
 }
 
 #[cfg(test)]

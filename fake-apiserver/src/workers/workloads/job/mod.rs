@@ -155,6 +155,11 @@ impl<'a> Run<'a> {
         Cursor::root(self.spec()).integer("completions")
     }
 
+    /// Returns `true` if an index is below the completions.
+    fn is_valid(&self, index: i64) -> bool {
+        self.completions().is_some_and(|all| (0..all).contains(&index))
+    }
+
     /// Returns the active Pods.
     fn active(&self) -> Vec<&'a Arc<Object>> {
         self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()

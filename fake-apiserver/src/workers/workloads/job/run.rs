@@ -1,6 +1,6 @@
 //! Maintains the parallelism of a Job, and chooses the Pods to start next.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -33,9 +33,10 @@ impl<'a> Run<'a> {
             None => parallelism,
             Some(completions) => (completions - counted.succeeded).clamp(0, parallelism.max(0)),
         };
-        if has > wanted {
-            let surplus = usize::try_from(has - wanted).unwrap_or(0);
-            for pod in first_to_go(active, |_| 0, surplus) {
+        let surplus = usize::try_from(has - wanted).unwrap_or(0);
+        let removed = self.surplus(active, surplus);
+        if !removed.is_empty() {
+            for pod in removed {
                 self.delete_uncounted(pod, plan);
             }
             return;
@@ -55,11 +56,12 @@ impl<'a> Run<'a> {
             return plan.look_again(at);
         }
         if self.is_indexed() {
-            for index in self
-                .free_indexes(counted, waits_for_end)
-                .take(usize::try_from(missing).unwrap_or(0))
-            {
-                self.create(Some(index), plan);
+            let free = self.free_indexes(counted, waits_for_end);
+            for index in free.take(usize::try_from(missing).unwrap_or(0)) {
+                match self.index_back_off_ends(index).filter(|at| *at > self.sees.now) {
+                    Some(at) => plan.look_again(at),
+                    None => self.create(Some(index), plan),
+                }
             }
         } else {
             for _ in 0..missing {
@@ -68,8 +70,38 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the end of the back-off after the last failures. Only failures since the last success are counted. A Job
-    /// with `backoffLimitPerIndex` has no back-off.
+    /// Returns the active Pods to delete, at least `least` ones. Pods of an Indexed Job whose index is not below the
+    /// completions, or belongs to another Pod, are always deleted, before others (Go's `activePodsForRemoval`).
+    fn surplus<'b>(&self, active: &[&'b Arc<Object>], least: usize) -> Vec<&'b Arc<Object>> {
+        let now = self.sees.now;
+        let (mut removed, mut left) = (Vec::new(), Vec::new());
+        if self.is_indexed() {
+            let mut by_index: BTreeMap<i64, Vec<&'b Arc<Object>>> = BTreeMap::new();
+            for pod in active {
+                match index_of(pod).filter(|it| self.is_valid(*it)) {
+                    Some(index) => by_index.entry(index).or_default().push(*pod),
+                    None => removed.push(*pod),
+                }
+            }
+            for pods in by_index.into_values() {
+                let repeated = first_to_go(&pods, |_| 0, pods.len() - 1, now);
+                left.extend(
+                    pods.iter()
+                        .copied()
+                        .filter(|it| !repeated.iter().any(|pod| pod.uid() == it.uid())),
+                );
+                removed.extend(repeated);
+            }
+        } else {
+            left.extend(active);
+        }
+        let more = least.saturating_sub(removed.len());
+        removed.extend(first_to_go(&left, |_| 0, more, now));
+        removed
+    }
+
+    /// Returns the end of the back-off after the last failures. Only failures since the last success are counted. In a
+    /// Job with `backoffLimitPerIndex`, each index has its own back-off.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;
@@ -83,11 +115,20 @@ impl<'a> Run<'a> {
             .into_iter()
             .filter(|at| last_success.is_none_or(|it| *at > it))
             .collect();
-        let times = u32::try_from(failures.len()).unwrap_or(u32::MAX).checked_sub(1)?;
-        let wait = BACK_OFF_FIRST
-            .saturating_mul(2_i64.saturating_pow(times))
-            .min(BACK_OFF_MOST);
-        failures.into_iter().max().map(|at| plus(at, wait))
+        let count = failures.len();
+        failures.into_iter().max().map(|at| back_off_end(at, count))
+    }
+
+    /// Returns the end of the back-off after the last failure of an index, if the Job has a limit for each index.
+    fn index_back_off_ends(&self, index: i64) -> Option<Timestamp> {
+        Cursor::root(self.spec()).integer("backoffLimitPerIndex")?;
+        let failed = self
+            .pods
+            .iter()
+            .filter(|pod| index_of(pod) == Some(index) && phase(pod) == "Failed");
+        let ended = failed.filter_map(|pod| Some((ended_at(pod)?, indexes::failures(pod) + 1)));
+        let (at, count) = ended.max()?;
+        Some(back_off_end(at, usize::try_from(count).unwrap_or(0)))
     }
 
     /// Returns the indexes that need a new Pod, lowest first: they have neither succeeded nor failed, and have no
@@ -129,9 +170,7 @@ impl<'a> Run<'a> {
             let failures = failed.map(|pod| indexes::failures(pod) + 1).max().unwrap_or(0);
             pod["metadata"]["annotations"][INDEX_FAILURES] = failures.to_string().into();
         }
-        if pod["spec"]["hostname"].as_str().is_none_or(str::is_empty) {
-            pod["spec"]["hostname"] = format!("{job}-{index}").into();
-        }
+        pod["spec"]["hostname"] = format!("{job}-{index}").into();
         let field = format!("metadata.labels['{INDEX}']");
         let variable = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}});
         for list in ["initContainers", "containers"] {
@@ -146,4 +185,11 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
+
+/// Returns the end of the back-off after this number of failures, the last of which was at `at`.
+fn back_off_end(at: Timestamp, failures: usize) -> Timestamp {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let wait = BACK_OFF_FIRST.saturating_mul(2_i64.saturating_pow(doublings));
+    plus(at, wait.min(BACK_OFF_MOST))
 }

@@ -51,11 +51,16 @@ enum Verdict {
 impl<'a> Run<'a> {
     /// Updates the counts in `next` from the Pods.
     pub(super) fn count(&self, next: &mut Map) -> Counted<'a> {
+        let recorded = |field: &str| {
+            let mut set = indexes::parse(Cursor::root(next).text(field));
+            set.retain(|it| self.is_valid(*it));
+            set
+        };
         let mut it = Counted {
             succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),
             failed: Cursor::root(next).integer("failed").unwrap_or(0),
-            completed: indexes::parse(Cursor::root(next).text("completedIndexes")),
-            failed_indexes: indexes::parse(Cursor::root(next).text("failedIndexes")),
+            completed: recorded("completedIndexes"),
+            failed_indexes: recorded("failedIndexes"),
             ..Counted::default()
         };
         let held: BTreeSet<&str> = self
@@ -81,16 +86,18 @@ impl<'a> Run<'a> {
             if is_noted {
                 it.pending.push(pod);
             } else if phase(pod) == "Succeeded" {
-                let index = index_of(pod);
+                it.pending.push(pod);
+                let index = self.valid_index(pod);
                 if self.is_indexed() && index.is_none_or(|index| it.completed.contains(&index)) {
-                    it.pending.push(pod);
                     continue;
                 }
                 it.completed.extend(index);
                 good.push(pod.uid().to_owned());
-                it.pending.push(pod);
             } else if self.has_failed(pod) && (is_finished(pod) || pod.is_terminating()) {
-                self.count_failure(pod, &mut it, &mut bad);
+                it.pending.push(pod);
+                if !self.is_indexed() || self.valid_index(pod).is_some() {
+                    self.count_failure(pod, &mut it, &mut bad);
+                }
             }
         }
         self.write(next, &it, &good, &bad);
@@ -102,8 +109,12 @@ impl<'a> Run<'a> {
         it
     }
 
-    fn count_failure(&self, pod: &'a Arc<Object>, it: &mut Counted<'a>, bad: &mut Vec<String>) {
-        it.pending.push(pod);
+    /// Returns the index of a Pod, if it is below the completions.
+    fn valid_index(&self, pod: &Object) -> Option<i64> {
+        index_of(pod).filter(|it| self.is_valid(*it))
+    }
+
+    fn count_failure(&self, pod: &Object, it: &mut Counted<'a>, bad: &mut Vec<String>) {
         match self.verdict(pod) {
             Verdict::Ignore => return,
             Verdict::FailJob(why) => it.failed_by_rule = Some(why),
@@ -133,15 +144,17 @@ impl<'a> Run<'a> {
             false => it.succeeded,
         };
         for (field, count) in [("succeeded", succeeded), ("failed", it.failed)] {
-            if count > 0 {
-                next.insert(field.into(), count.into());
-            }
+            match count {
+                0 => next.remove(field),
+                _ => next.insert(field.into(), count.into()),
+            };
         }
         if self.is_indexed() {
             let text = indexes::print(&it.completed);
-            if !text.is_empty() {
-                next.insert("completedIndexes".into(), text.into());
-            }
+            match text.is_empty() {
+                true => next.remove("completedIndexes"),
+                false => next.insert("completedIndexes".into(), text.into()),
+            };
             if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() {
                 next.insert("failedIndexes".into(), indexes::print(&it.failed_indexes).into());
             }
