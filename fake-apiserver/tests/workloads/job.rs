@@ -339,3 +339,23 @@ async fn each_index_with_its_own_limit_has_its_own_back_off() {
         assert_eq!(cluster.pods().await.len(), pods, "after {after} more seconds");
     }
 }
+
+/// An ended Pod is adopted and counted, like a running one.
+#[tokio::test(start_paused = true)]
+async fn ended_pod_without_an_owner_is_adopted_by_a_job() {
+    let cluster = Cluster::start();
+    let labels = json!({"app": "work"});
+    let mut adopting = job(json!({"manualSelector": true, "selector": {"matchLabels": labels}}));
+    adopting["spec"]["template"]["metadata"] = json!({"labels": labels});
+    let done = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "done", "namespace": "default", "labels": labels,
+            "finalizers": ["batch.kubernetes.io/job-tracking"]},
+        "spec": adopting["spec"]["template"]["spec"], "status": {"phase": "Succeeded"},
+    });
+    cluster.0.load([done]).expect("the Pod is valid");
+    cluster.create(adopting).await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
+}

@@ -180,3 +180,50 @@ async fn pods_of_similar_age_are_deleted_in_the_order_of_their_uids() {
     cluster.pass(40.0).await;
     assert_eq!(uids().await, all[3..]);
 }
+
+/// Returns the bodies of the patches of Pods whose path ends with this text.
+fn patches(cluster: &Cluster, end: &str) -> Vec<Value> {
+    let requests = cluster.0.journal().requests();
+    let of_pods = |it: &&fake_apiserver::RecordedRequest| {
+        it.method == "PATCH" && it.path.contains("/pods/") && it.path.ends_with(end)
+    };
+    let bodies = requests.iter().filter(of_pods);
+    bodies
+        .map(|it| serde_json::from_slice(&it.request_body).expect("the body is JSON"))
+        .collect()
+}
+
+/// Other owners are not part of the requests, so an owner that is added at the same time is kept.
+#[tokio::test(start_paused = true)]
+async fn adoption_and_release_only_patch_the_own_reference() {
+    let cluster = Cluster::start();
+    let map = cluster
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}))
+        .await;
+    let uid = map["metadata"]["uid"].clone();
+    let mut mine = pod("mine");
+    mine["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": uid}]);
+    cluster.create(mine).await;
+    cluster.create(set(1)).await;
+    cluster.pass(2.0).await;
+    let owners = async || {
+        let pod = cluster.get("v1", "Pod", "mine").await;
+        let owners = pod["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        owners.iter().map(|it| it["kind"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(owners().await, ["ConfigMap", "ReplicaSet"]);
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    cluster.patch("v1", "Pod", "mine", labels).await;
+    cluster.pass(2.0).await;
+    assert_eq!(owners().await, ["ConfigMap"]);
+    let sent = patches(&cluster, "/mine");
+    let mut sent = sent
+        .iter()
+        .filter_map(|it| it["metadata"]["ownerReferences"].as_array());
+    let (adopted, released) = (sent.next(), sent.next());
+    assert_eq!(adopted.map(Vec::len), Some(1));
+    assert_eq!(released.map(|it| it[0]["$patch"].clone()), Some(json!("delete")));
+}

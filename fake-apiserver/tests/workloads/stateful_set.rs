@@ -174,3 +174,47 @@ async fn controller_revision_has_a_hash_and_the_annotations_of_the_set() {
     );
     assert_eq!(metadata["annotations"], json!({"team": "a"}));
 }
+
+/// The new set takes over the ControllerRevisions together with the Pods, so that the Pods keep running.
+#[rstest]
+#[case::stateful_set("StatefulSet")]
+#[case::daemon_set("DaemonSet")]
+#[tokio::test(start_paused = true)]
+async fn recreated_set_adopts_revisions_and_keeps_pods(#[case] kind: &str) {
+    let cluster = Cluster::start();
+    let mut set = set(json!({"replicas": 2}));
+    set["kind"] = kind.into();
+    if kind == "DaemonSet" {
+        set["spec"] = json!({"selector": {"matchLabels": {"app": "db"}}, "template": template("db")});
+    }
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    cluster.create(node).await;
+    cluster.create(set.clone()).await;
+    cluster.pass(5.0).await;
+    let uids = async |kind: &str| {
+        let api = if kind == "Pod" { "v1" } else { "apps/v1" };
+        let objects = cluster.list(api, kind).await;
+        objects
+            .iter()
+            .map(|it| it["metadata"]["uid"].clone())
+            .collect::<Vec<_>>()
+    };
+    let (pods, revisions) = (uids("Pod").await, uids("ControllerRevision").await);
+    let plural = format!("{}s", kind.to_lowercase());
+    let path = format!("/apis/apps/v1/namespaces/default/{plural}/db");
+    let (status, _) = cluster
+        .send("DELETE", &path, &json!({"propagationPolicy": "Orphan"}))
+        .await;
+    assert_eq!(status, 200);
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("apps/v1", kind, "db").await, Value::Null);
+    cluster.create(set).await;
+    cluster.pass(60.0).await;
+    assert_eq!(uids("Pod").await, pods);
+    assert_eq!(uids("ControllerRevision").await, revisions);
+    let owner = cluster.list("apps/v1", "ControllerRevision").await[0]["metadata"]["ownerReferences"][0].clone();
+    assert_eq!(
+        owner["uid"],
+        cluster.get("apps/v1", kind, "db").await["metadata"]["uid"]
+    );
+}

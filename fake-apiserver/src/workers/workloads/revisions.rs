@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::hash::{safe_text, template_hash};
 use super::plan::{Plan, controller_reference};
-use super::pods::label;
+use super::pods::{label, spec};
 use super::resource::Resource;
-use super::sees::Sees;
+use super::sees::{Sees, selector_of};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -30,10 +30,14 @@ fn data(template: &Map) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// Finds the revisions of a set. Plans to create the current one, or to renumber it if the set has returned to an older
-/// template; in both cases `update` is `None` until the change has been observed.
+/// Finds the revisions of a set, and adopts revisions without an owner. Plans to create the current one, or to renumber
+/// it if the set has returned to an older template; in both cases `update` is `None` until the change has been
+/// observed.
 pub(crate) fn revisions_of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
-    let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
+    let mut all: Vec<_> = match selector_of(spec(set), "selector") {
+        Some(selector) => sees.claimed(Resource::ControllerRevision, (resource, set), &selector, plan),
+        None => Vec::new(),
+    };
     all.sort_by_key(|it| (number(it), it.name().to_owned()));
     let template = Cursor::root(set).map_or_empty("spec.template");
     let wanted = data(template);

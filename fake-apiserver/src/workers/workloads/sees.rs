@@ -5,11 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cluster::{Cluster, selects};
-use super::plan::{Plan, controller_reference};
-use super::resource::Resource;
+use super::plan::{Plan, Write, controller_reference};
+use super::resource::{Resource, Target};
 use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
+use crate::api::options::PatchKind;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::cursor::Cursor;
@@ -30,9 +31,9 @@ impl<'a> Sees<'a> {
         entropy::seconds(self.now)
     }
 
-    /// Returns the objects that a controller owns, in key order. Orphans that match its selector are adopted, except
-    /// for Pods that are not active, and owned objects that no longer match are released; both changes are added to
-    /// the plan.
+    /// Returns the objects that a controller owns, in key order. Orphans that match its selector are adopted, and owned
+    /// objects that no longer match are released; both changes are added to the plan. ReplicaSets and
+    /// ReplicationControllers only adopt active Pods.
     pub(crate) fn claimed(
         &self,
         child: Resource,
@@ -49,11 +50,7 @@ impl<'a> Sees<'a> {
             if selects(selector, object) {
                 claimed.push(object);
             } else if !owner.is_terminating() {
-                plan.merge(
-                    child,
-                    object,
-                    json!({"metadata": {"uid": object.uid(), "ownerReferences": without(object, owner)}}),
-                );
+                put_owner(child, object, json!({"$patch": "delete", "uid": owner.uid()}), plan);
             }
         }
         if owner.is_terminating() || selector.is_empty() {
@@ -63,16 +60,11 @@ impl<'a> Sees<'a> {
             if object.is_terminating() || !selects(selector, object) {
                 continue;
             }
-            if child == Resource::Pod && !super::pods::is_active(object) {
+            let needs_active = matches!(resource, Resource::ReplicaSet | Resource::ReplicationController);
+            if needs_active && !super::pods::is_active(object) {
                 continue;
             }
-            let mut owners = references(object);
-            owners.push(controller_reference(resource, owner));
-            plan.merge(
-                child,
-                object,
-                json!({"metadata": {"uid": object.uid(), "ownerReferences": owners}}),
-            );
+            put_owner(child, object, controller_reference(resource, owner), plan);
             claimed.push(object);
         }
         claimed.sort_by_key(|it| it.name());
@@ -80,20 +72,15 @@ impl<'a> Sees<'a> {
     }
 }
 
-fn references(object: &Object) -> Vec<Value> {
-    object
-        .metadata()
-        .map_or(Vec::new(), |meta| Cursor::root(meta).list("ownerReferences").to_vec())
-}
-
-/// Returns the owners of an object except `owner`; null if there are no others, which removes the field in a merge
-/// patch.
-fn without(object: &Object, owner: &Object) -> Value {
-    let others: Vec<Value> = references(object)
-        .into_iter()
-        .filter(|it| it.get("uid").and_then(Value::as_str) != Some(owner.uid()))
-        .collect();
-    if others.is_empty() { Value::Null } else { others.into() }
+/// Adds a patch of one owner reference. A strategic merge patch does not affect other owners, even if one is added at
+/// the same time.
+fn put_owner(resource: Resource, object: &Object, reference: Value, plan: &mut Plan) {
+    plan.writes.push(Write::Patch {
+        at: Target::of(resource, object),
+        subresource: String::new(),
+        kind: PatchKind::Strategic,
+        patch: json!({"metadata": {"uid": object.uid(), "ownerReferences": [reference]}}),
+    });
 }
 
 /// Parses a selector in a field; `None` if it is absent, which selects nothing.
