@@ -227,3 +227,15 @@ async fn adoption_and_release_only_patch_the_own_reference() {
     assert_eq!(adopted.map(Vec::len), Some(1));
     assert_eq!(released.map(|it| it[0]["$patch"].clone()), Some(json!("delete")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn kubelet_names_the_uid_in_patches_of_the_status() {
+    let cluster = Cluster::start();
+    let created = cluster.create(pod("mine")).await;
+    cluster.pass(3.0).await;
+    let sent = patches(&cluster, "/mine/status");
+    assert!(!sent.is_empty());
+    for patch in sent {
+        assert_eq!(patch["metadata"]["uid"], created["metadata"]["uid"], "{patch}");
+    }
+}

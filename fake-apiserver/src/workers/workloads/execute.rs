@@ -162,7 +162,8 @@ impl Executor<'_> {
         };
         if at.resource == Resource::Pod {
             let old = object.get("status").cloned().unwrap_or_default();
-            let patch = json!({"status": difference(&old, &status)});
+            // With the uid, the status of another Pod with the same name is not changed.
+            let patch = json!({"metadata": {"uid": at.uid}, "status": difference(&old, &status)});
             self.api
                 .patch(at.resource.storage(), "status", &at.key, PatchKind::Merge, &patch)
                 .await?;
