@@ -86,3 +86,74 @@ async fn cron_schedule_uses_the_time_zone() {
     cluster.pass(2.0).await;
     assert_eq!(cluster.list("batch/v1", "Job").await.len(), 1);
 }
+
+#[rstest]
+#[case::utc(json!({"schedule": "0 1 * * *"}), "2026-01-01T01:00:00Z")]
+#[case::zone(json!({"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"}), "2026-01-01T02:00:00+01:00")]
+#[tokio::test(start_paused = true)]
+async fn job_is_annotated_with_its_time_in_the_zone_of_the_schedule(#[case] spec: Value, #[case] time: &str) {
+    let cluster = Cluster::start();
+    cluster.create(cron(spec)).await;
+    cluster.pass(3601.0).await;
+    let job = cluster.list("batch/v1", "Job").await.remove(0);
+    let annotation = &job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+    assert_eq!(annotation, time);
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_that_the_controller_did_not_create_is_not_listed_as_active() {
+    let cluster = Cluster::start();
+    let long = PodScript::default().runs_for(Duration::from_secs(1000));
+    cluster.0.kubelet().script(PodSelector::all(), long);
+    let tick = cluster.create(cron(json!({"concurrencyPolicy": "Forbid"}))).await;
+    let owner = json!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "controller": true,
+        "uid": tick["metadata"]["uid"]});
+    let spec = tick["spec"]["jobTemplate"]["spec"].clone();
+    cluster
+        .create(
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "manual", "ownerReferences": [owner]},
+            "spec": spec}),
+        )
+        .await;
+    cluster.pass(10.0).await;
+    assert_eq!(
+        cluster.get("batch/v1", "CronJob", "tick").await["status"]["active"],
+        Value::Null
+    );
+    assert_eq!(
+        cluster.events("UnexpectedJob").await,
+        ["Saw a job that the controller did not create or forgot: manual"]
+    );
+    cluster.pass(60.0).await;
+    let active = cluster.get("batch/v1", "CronJob", "tick").await["status"]["active"].clone();
+    let [active] = active.as_array().map(Vec::as_slice).unwrap_or_default() else {
+        panic!("the manual Job does not prevent the scheduled Job: {active}");
+    };
+    let name = active["name"].as_str().unwrap_or_default();
+    cluster.0.kubelet().script(PodSelector::all(), PodScript::default());
+    cluster.delete("batch/v1", "Job", name).await;
+    cluster.pass(5.0).await;
+    assert_eq!(
+        cluster.events("MissingJob").await,
+        [format!("Active job went missing: {name}")]
+    );
+    assert_eq!(
+        cluster.get("batch/v1", "CronJob", "tick").await["status"]["active"],
+        Value::Null
+    );
+}
+
+/// Changes of the CronJob do not postpone the next time.
+#[tokio::test(start_paused = true)]
+async fn interval_starts_at_the_last_scheduled_time() {
+    let cluster = Cluster::start();
+    cluster.create(cron(json!({"schedule": "@every 1h"}))).await;
+    for hour in 1..=3 {
+        cluster.pass(1800.0).await;
+        let labels = json!({"metadata": {"labels": {"hour": hour.to_string()}}});
+        cluster.patch("batch/v1", "CronJob", "tick", labels).await;
+        cluster.pass(1801.0).await;
+        let tick = cluster.get("batch/v1", "CronJob", "tick").await;
+        assert_eq!(tick["status"]["lastScheduleTime"], format!("2026-01-01T0{hour}:00:00Z"));
+    }
+}

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told, Write, controller_reference};
-use super::pods::{created, plus, spec, status, time};
+use super::pods::{annotation, created, plus, spec, status, time};
 use super::resource::{Resource, Target};
 use super::schedule::Schedule;
 use super::sees::{Sees, find_condition};
@@ -37,8 +38,14 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     let jobs: Vec<&Arc<Object>> = sees.cluster.owned_by(Resource::Job, cron.uid()).collect();
     let mut next = status(cron).clone();
     note_finished(cron, &jobs, &mut next, &mut plan);
-    let mut active: Vec<&Arc<Object>> = jobs.iter().copied().filter(|it| outcome(it).is_none()).collect();
+    let unfinished = jobs.iter().copied().filter(|it| outcome(it).is_none());
+    let (mut active, unexpected): (Vec<_>, Vec<_>) = unfinished.partition(|it| is_own(cron, it));
+    for job in unexpected {
+        let message = format!("Saw a job that the controller did not create or forgot: {}", job.name());
+        plan.warn((Resource::CronJob, cron), COMPONENT, "UnexpectedJob", message);
+    }
     active.sort_by_key(|it| (created(it), it.name().to_owned()));
+    note_missing(cron, &jobs, sees, &mut plan);
     put_active(&active, &mut next);
     if !cron.is_terminating() {
         clean_up(cron, &jobs, &mut plan);
@@ -55,6 +62,24 @@ fn outcome(job: &Object) -> Option<&'static str> {
     ["Complete", "Failed"]
         .into_iter()
         .find(|kind| find_condition(status(job), kind).is_some_and(|it| Cursor::root(it).text("status") == "True"))
+}
+
+/// Returns `true` if a Job is known as active, or if this controller created it.
+fn is_own(cron: &Object, job: &Object) -> bool {
+    let mut known = Cursor::root(cron).maps("status.active");
+    known.any(|it| Cursor::root(it).text("uid") == job.uid()) || annotation(job, SCHEDULED).is_some()
+}
+
+/// Writes Events about active Jobs that no longer exist.
+fn note_missing(cron: &Object, jobs: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+    for known in Cursor::root(cron).maps("status.active").map(Cursor::root) {
+        let name = known.text("name");
+        let is_owned = jobs.iter().any(|it| it.uid() == known.text("uid"));
+        if !is_owned && sees.cluster.find(Resource::Job, cron.namespace(), name).is_none() {
+            let message = format!("Active job went missing: {name}");
+            plan.note((Resource::CronJob, cron), COMPONENT, "MissingJob", message);
+        }
+    }
 }
 
 /// Writes Events about Jobs that ended since the last sync.
@@ -152,16 +177,18 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<
         let message = format!("unparseable schedule: {:?}", Cursor::root(cron).text("spec.schedule"));
         return plan.warn(about, COMPONENT, "UnparseableSchedule", message);
     };
-    if let Some(at) = schedule.next(sees.now) {
-        plan.look_again(at);
-    }
     let last = time(Cursor::root(cron).text("status.lastScheduleTime"));
     let deadline = Cursor::root(cron).integer("spec.startingDeadlineSeconds");
     let mut earliest = last.unwrap_or(created(cron));
     if let Some(seconds) = deadline {
         earliest = earliest.max(plus(sees.now, -seconds));
     }
-    let Some(due) = latest_missed(cron, &schedule, earliest, sees, plan) else {
+    let due = latest_missed(cron, &schedule, earliest, sees, plan);
+    // An interval starts at the last scheduled time.
+    if let Some(at) = schedule.next(due.unwrap_or(earliest)) {
+        plan.look_again(at);
+    }
+    let Some(due) = due else {
         return;
     };
     if deadline.is_some_and(|seconds| plus(due, seconds) < sees.now) {
@@ -185,7 +212,7 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<
         }
         _ => {}
     }
-    create(cron, &name, due, plan);
+    create(cron, &name, due, zone, plan);
     next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
 }
 
@@ -215,6 +242,11 @@ fn latest_missed(
         "TooManyMissedTimes",
         message.to_owned(),
     );
+    if let Schedule::Every(interval) = schedule {
+        let seconds = interval.as_secs().max(1);
+        let steps = sees.now.duration_since(at).as_secs() / seconds;
+        return Some(plus(at, steps * seconds));
+    }
     // Only the last missed time is needed, so the start of the search first moves towards the current time in halving
     // steps.
     let mut step = sees.now.duration_since(at);
@@ -233,7 +265,7 @@ fn latest_missed(
     latest
 }
 
-fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
+fn create(cron: &Object, name: &str, due: Timestamp, zone: Option<&str>, plan: &mut Plan) {
     let template = Cursor::root(cron).map_or_empty("spec.jobTemplate");
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
@@ -242,7 +274,7 @@ fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
         "annotations": Cursor::root(meta).map_or_empty("annotations"),
         "ownerReferences": [controller_reference(Resource::CronJob, cron)],
     });
-    metadata["annotations"][SCHEDULED] = entropy::seconds(due).into();
+    metadata["annotations"][SCHEDULED] = within(due, zone).into();
     let told = Told {
         about: Regarding::of(Resource::CronJob, cron),
         component: COMPONENT,
@@ -251,6 +283,16 @@ fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
     };
     let job = json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")});
     plan.create_and_tell(Resource::Job, job, Some(told));
+}
+
+/// Formats a time in a time zone, by default in UTC, like Go's RFC3339.
+fn within(at: Timestamp, zone: Option<&str>) -> String {
+    let zone = zone.and_then(|name| TimeZone::get(name).ok());
+    let local = zone.map(|it| at.to_zoned(it)).filter(|it| !it.offset().is_zero());
+    local.map_or_else(
+        || entropy::seconds(at),
+        |it| it.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+    )
 }
 
 /// Formats a time like Go's RFC1123Z.

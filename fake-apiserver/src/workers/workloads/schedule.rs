@@ -1,13 +1,13 @@
 //! Schedules of CronJobs: cron expressions in a time zone.
 
-use jiff::civil::{Date, DateTime, Time};
+use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 use crate::registry::kinds::cron::{CronSchedule, CronTimes, parse_schedule};
 
 /// Maximum number of days to search for the next time; a schedule such as `0 0 30 2 *` never has a next time.
-const DAYS_MOST: usize = 5 * 366;
+const DAYS_MOST: i64 = 5 * 366;
 
 /// A parsed schedule.
 #[derive(Clone, Debug)]
@@ -49,22 +49,25 @@ impl Schedule {
     }
 }
 
+/// Advances the time until all fields match the clock of the time zone, like `robfig/cron`. Times that the clock skips
+/// have no match, and times that it repeats match twice.
 fn next_of(fields: &[u64; 5], any_day: [bool; 2], zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
-    let start = zone.to_datetime(after);
-    let mut date = start.date();
-    for _ in 0..DAYS_MOST {
-        if day_fits(fields, any_day, date) {
-            let first = if date == start.date() { start.hour() } else { 0 };
-            let found = (first..24).filter(|hour| has(fields[1], *hour)).find_map(|hour| {
-                let minutes = (0..60).filter(|minute| has(fields[0], *minute));
-                let mut times = minutes.filter_map(|minute| instant(date, hour, minute, zone));
-                times.find(|at| *at > after)
-            });
-            if found.is_some() {
-                return found;
-            }
+    let minutes = after.as_second().div_euclid(60) + 1;
+    let mut at = Timestamp::from_second(minutes.checked_mul(60)?).ok()?;
+    let end = at.checked_add(SignedDuration::from_hours(24 * DAYS_MOST)).ok()?;
+    while at < end {
+        let local = zone.to_datetime(at);
+        if !day_fits(fields, any_day, local.date()) {
+            let next = local.date().checked_add(1.day()).ok()?.to_datetime(Time::midnight());
+            // Never move back, in case the clock repeats midnight.
+            at = zone.to_timestamp(next).ok()?.max(at.checked_add(1.minute()).ok()?);
+        } else if !has(fields[1], local.hour()) {
+            at = at.checked_add((60 - i64::from(local.minute())).minutes()).ok()?;
+        } else if !has(fields[0], local.minute()) {
+            at = at.checked_add(1.minute()).ok()?;
+        } else {
+            return Some(at);
         }
-        date = date.checked_add(1.day()).ok()?;
     }
     None
 }
@@ -83,18 +86,6 @@ fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
         by_day || by_weekday
     };
     fits && has(fields[3], date.month())
-}
-
-/// Returns an instant in a time zone: the earlier one if the clocks repeat it, and `None` if they skip it.
-fn instant(date: Date, hour: i8, minute: i8, zone: &TimeZone) -> Option<Timestamp> {
-    let at = DateTime::from_parts(date, Time::new(hour, minute, 0, 0).ok()?);
-    let ambiguous = zone.to_ambiguous_timestamp(at);
-    match ambiguous.offset() {
-        jiff::tz::AmbiguousOffset::Gap { .. } => None,
-        jiff::tz::AmbiguousOffset::Unambiguous { .. } | jiff::tz::AmbiguousOffset::Fold { .. } => {
-            ambiguous.earlier().ok()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -117,6 +108,17 @@ mod tests {
         "TZ=Europe/Berlin 30 2 * * *",
         "2026-03-28T12:00:00Z",
         "2026-03-30T00:30:00Z"
+    )]
+    #[case::repeated_hour("TZ=Europe/Berlin 30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")]
+    #[case::first_pass_of_a_repeated_hour(
+        "TZ=Europe/Berlin */20 * * * *",
+        "2026-10-25T00:20:00Z",
+        "2026-10-25T00:40:00Z"
+    )]
+    #[case::second_pass_of_a_repeated_hour(
+        "TZ=Europe/Berlin */20 * * * *",
+        "2026-10-25T00:40:00Z",
+        "2026-10-25T01:00:00Z"
     )]
     fn next_times_follow_the_schedule(#[case] schedule: &str, #[case] after: Timestamp, #[case] want: Timestamp) {
         let schedule = Schedule::parse(schedule, None).expect("the schedule is valid");
