@@ -1,5 +1,8 @@
 //! PersistentVolumeClaims and PersistentVolumes.
 
+use std::time::Duration;
+
+use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -204,4 +207,38 @@ async fn deleted_attributes_class_is_removed_once_no_claim_references_it() {
     cluster.delete("v1", "PersistentVolumeClaim", "data").await;
     cluster.pass(1.0).await;
     assert_eq!(cluster.list(group, "VolumeAttributesClass").await, Vec::<Value>::new());
+}
+
+/// A claim is in use from the time at which a Pod with it is scheduled until that Pod is removed.
+#[rstest]
+#[case::finished(json!({"restartPolicy": "Never"}), true)]
+#[case::unscheduled(json!({"nodeSelector": {"zone": "none"}}), false)]
+#[tokio::test(start_paused = true)]
+async fn claim_is_protected_while_a_scheduled_pod_exists(#[case] spec: Value, #[case] is_used: bool) {
+    let cluster = Cluster::start();
+    class(&cluster, "Immediate").await;
+    claim(&cluster).await;
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    for (field, value) in spec.as_object().expect("the value is an object") {
+        pod["spec"][field] = value.clone();
+    }
+    let once = PodScript::default().runs_for(Duration::from_secs(1));
+    cluster.0.kubelet().script(PodSelector::all(), once);
+    cluster.create(pod).await;
+    cluster.pass(10.0).await;
+    let phase = if is_used { "Succeeded" } else { "Pending" };
+    assert_eq!(cluster.get("v1", "Pod", "one").await["status"]["phase"], phase);
+    cluster.delete("v1", "PersistentVolumeClaim", "data").await;
+    cluster.pass(5.0).await;
+    let exists = async || cluster.get("v1", "PersistentVolumeClaim", "data").await != Value::Null;
+    assert_eq!(exists().await, is_used);
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(5.0).await;
+    assert!(!exists().await);
 }

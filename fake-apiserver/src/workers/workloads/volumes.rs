@@ -92,8 +92,8 @@ fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut
                 claims.for_each(|it| add(key_of(it)));
             }
         }
-        // The claims of a removed Pod may no longer be in use, so that they can be deleted.
-        Resource::Pod if change.new.is_none() => {
+        // The claims of a stopped or removed Pod may no longer be in use, so that they can be deleted.
+        Resource::Pod if change.new.is_none_or(is_shut_down) => {
             for claim in change.old.map(claims).unwrap_or_default() {
                 add(Key::new(change.key.namespace(), &claim));
             }
@@ -163,12 +163,8 @@ pub(crate) fn release(resource: Resource, object: &Object, finalizer: &str, plan
 fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
     if claim.is_terminating() {
-        let uses = |pod: &Object| claims(pod).iter().any(|it| it == claim.name()) && !super::pods::is_finished(pod);
-        let is_used = sees
-            .cluster
-            .within(Resource::Pod, claim.namespace())
-            .any(|pod| uses(pod));
-        if !is_used {
+        let mut pods = sees.cluster.within(Resource::Pod, claim.namespace());
+        if !pods.any(|pod| protects(pod, claim)) {
             release(resource, claim, CLAIM_FINALIZER, plan);
         }
         return;
@@ -432,16 +428,37 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 /// Returns the names of the claims that a Pod uses.
 pub(crate) fn claims(pod: &Object) -> Vec<String> {
     let volumes = Cursor::root(pod).maps("spec.volumes");
-    let claim = |volume: &Map| {
-        let claimed = Cursor::root(volume)
-            .map("persistentVolumeClaim")
-            .map(|it| Cursor::root(it).text("claimName").to_owned());
-        let own = || {
-            Cursor::root(volume)
-                .map("ephemeral")
-                .map(|_| format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
-        };
-        claimed.or_else(own)
-    };
-    volumes.filter_map(claim).collect()
+    volumes
+        .filter_map(|it| named_claim(it).or_else(|| ephemeral_claim(pod, it)))
+        .collect()
+}
+
+fn named_claim(volume: &Map) -> Option<String> {
+    let source = Cursor::root(volume).map("persistentVolumeClaim")?;
+    Some(Cursor::root(source).text("claimName").to_owned())
+}
+
+/// Returns the name of the claim of an ephemeral volume.
+fn ephemeral_claim(pod: &Object, volume: &Map) -> Option<String> {
+    Cursor::root(volume).map("ephemeral")?;
+    Some(format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
+}
+
+/// Returns `true` if a Pod protects a claim from deletion: from its assignment to a node until its removal. Claims of
+/// ephemeral volumes are only protected until the kubelet has stopped the Pod (`podUsesPVC`).
+fn protects(pod: &Object, claim: &Object) -> bool {
+    if Cursor::root(pod).text("spec.nodeName").is_empty() {
+        return false;
+    }
+    let mut volumes = Cursor::root(pod).maps("spec.volumes");
+    volumes.any(|it| {
+        let of_pod = ephemeral_claim(pod, it).filter(|_| !is_shut_down(pod));
+        named_claim(it).or(of_pod).is_some_and(|it| it == claim.name())
+    })
+}
+
+/// Returns `true` if the kubelet has stopped a deleted Pod, or was not waited for.
+fn is_shut_down(pod: &Object) -> bool {
+    let grace = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
+    pod.is_terminating() && grace == Some(0)
 }
