@@ -361,3 +361,67 @@ async fn host_name_of_a_pod_is_published_by_any_service_that_is_its_subdomain() 
     let endpoints = cluster.get("v1", "Endpoints", "web").await;
     assert_eq!(of(&endpoints["subsets"][0]["addresses"]), [json!("first"), Value::Null]);
 }
+
+async fn budget(cluster: &Cluster, spec: Value) -> Value {
+    cluster
+        .create(
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": spec}),
+        )
+        .await;
+    cluster.pass(1.0).await;
+    cluster.get("policy/v1", "PodDisruptionBudget", "b").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn disruption_budget_without_a_selector_has_a_status() {
+    let budget = budget(&Cluster::start(), json!({"minAvailable": 1})).await;
+    assert_eq!(budget["status"]["expectedPods"], 0, "{budget:#}");
+    assert_eq!(
+        condition(&budget, "DisruptionAllowed")[..2],
+        ["False", "InsufficientPods"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn disruption_budget_counts_ended_pods_as_expected() {
+    let cluster = Cluster::with(&[Worker::Disruption]);
+    let mut ended = running_pod("ended", false);
+    ended["status"]["phase"] = json!("Succeeded");
+    cluster
+        .0
+        .load([running_pod("one", true), ended])
+        .expect("the Pods are valid");
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let status = budget(&cluster, json!({"minAvailable": 1, "selector": selector})).await["status"].clone();
+    assert_eq!(
+        (&status["expectedPods"], &status["currentHealthy"]),
+        (&json!(2), &json!(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn disruption_budget_fails_for_pods_of_a_controller_without_scale() {
+    let cluster = Cluster::start();
+    cluster
+        .create(json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": crate::cluster::template("agent")},
+        }))
+        .await;
+    cluster.pass(3.0).await;
+    let selector = json!({"matchLabels": {"app": "agent"}});
+    let budget = budget(&cluster, json!({"maxUnavailable": 1, "selector": selector})).await;
+    assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+    assert_eq!(
+        condition(&budget, "DisruptionAllowed"),
+        [
+            "False",
+            "SyncFailed",
+            "daemonsets.apps does not implement the scale subresource"
+        ]
+    );
+    assert_eq!(
+        cluster.events("CalculateExpectedPodCountFailed").await,
+        ["Failed to calculate the number of expected pods: daemonsets.apps does not implement the scale subresource"]
+    );
+}

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::cluster::{Cluster, controller_of, selects};
 use super::controller::{Changed, WorkloadController};
 use super::plan::Plan;
-use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status, time};
+use super::pods::{generation, is_ready, plus, scaled, spec, status, time};
 use super::resource::{Resource, key_of};
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
 use crate::api::json::{Map, Value};
@@ -16,11 +16,13 @@ use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
 
+const COMPONENT: &str = "disruption-controller";
+
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "disruption",
     &[WorkloadController {
         concerns,
-        ..WorkloadController::new(Resource::PodDisruptionBudget, "disruption-controller", sync)
+        ..WorkloadController::new(Resource::PodDisruptionBudget, COMPONENT, sync)
     }],
 );
 
@@ -43,12 +45,18 @@ fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
 /// Plans the work for a PodDisruptionBudget.
 pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    let Some(selector) = selector_of(spec(budget), "selector") else {
-        return plan;
+    // A budget without a selector selects no Pods.
+    let pods = selector_of(spec(budget), "selector").map_or_else(Vec::new, |it| {
+        sees.cluster.selected(Resource::Pod, budget.namespace(), &it)
+    });
+    let pods: Vec<&Object> = pods.into_iter().map(|it| &**it).collect();
+    let (expected, desired) = match wanted(budget, &pods, sees) {
+        Ok(numbers) => numbers,
+        Err(why) => {
+            fail(budget, &why, sees, &mut plan);
+            return plan;
+        }
     };
-    let pods = sees.cluster.selected(Resource::Pod, budget.namespace(), &selector);
-    let pods: Vec<&Object> = pods.into_iter().map(|it| &**it).filter(|it| !is_finished(it)).collect();
-    let (expected, desired) = wanted(budget, &pods, sees);
     let disrupted = still_disrupted(budget, &pods, sees, &mut plan);
     let healthy = pods
         .iter()
@@ -75,54 +83,88 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     } else {
         ("False", "InsufficientPods")
     };
-    let mut condition = new_condition("DisruptionAllowed", word, reason, "", &sees.stamp());
-    condition.insert("observedGeneration".into(), generation(budget).into());
-    let mut list = conditions(status(budget));
-    put_condition(&mut list, condition);
-    for it in list.iter_mut().filter(|it| it["type"] == "DisruptionAllowed") {
-        it["observedGeneration"] = generation(budget).into();
-    }
-    next.insert("conditions".into(), list.into());
+    put_allowed(budget, &mut next, [word, reason, ""], sees);
     plan.status(Resource::PodDisruptionBudget, budget, next);
     plan
 }
 
+/// Sets the condition `DisruptionAllowed`: its status, reason and message.
+fn put_allowed(budget: &Object, next: &mut Map, [word, reason, message]: [&str; 3], sees: &Sees<'_>) {
+    let mut list = conditions(status(budget));
+    let condition = new_condition("DisruptionAllowed", word, reason, message, &sees.stamp());
+    put_condition(&mut list, condition);
+    for it in list.iter_mut().filter(|it| it["type"] == "DisruptionAllowed") {
+        it["observedGeneration"] = generation(budget).into();
+        it["message"] = message.into();
+    }
+    next.insert("conditions".into(), list.into());
+}
+
+/// Allows no evictions, because the number of expected Pods is unknown (Go's `failSafe`).
+fn fail(budget: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
+    let mut next = status(budget).clone();
+    next.insert("disruptionsAllowed".into(), 0.into());
+    for field in ["currentHealthy", "desiredHealthy", "expectedPods"] {
+        next.entry(field).or_insert_with(|| 0.into());
+    }
+    put_allowed(budget, &mut next, ["False", "SyncFailed", why], sees);
+    plan.status(Resource::PodDisruptionBudget, budget, next);
+    let message = format!("Failed to calculate the number of expected pods: {why}");
+    let about = (Resource::PodDisruptionBudget, budget);
+    plan.warn(about, COMPONENT, "CalculateExpectedPodCountFailed", message);
+}
+
 /// Returns the number of Pods that should exist, and the number that must stay healthy.
-fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
+fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> Result<(i64, i64), String> {
     let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     let rules = spec(budget);
     if Cursor::root(rules).is_set("maxUnavailable") {
-        let expected = expected(pods, sees);
+        let expected = expected(pods, sees)?;
         let most = scaled(rules.get("maxUnavailable"), expected, true);
-        return (expected, (expected - most).max(0));
+        return Ok((expected, (expected - most).max(0)));
     }
-    match rules.get("minAvailable") {
+    Ok(match rules.get("minAvailable") {
         Some(Value::String(percentage)) => {
-            let expected = expected(pods, sees);
+            let expected = expected(pods, sees)?;
             (expected, scaled(Some(&percentage.as_str().into()), expected, true))
         }
         Some(number) => (count, number.as_i64().unwrap_or(0)),
         None => (count, 0),
-    }
+    })
 }
 
 /// Returns the total replicas of the Deployments, ReplicaSets, ReplicationControllers and StatefulSets that control the
-/// Pods. Pods with another controller or without a controller are not counted.
-fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
+/// Pods. Pods without a controller, or with a controller of a kind that workers do not read, are not counted. Fails for
+/// a controller that cannot be scaled or does not exist (Go's `getExpectedScale`).
+fn expected(pods: &[&Object], sees: &Sees<'_>) -> Result<i64, String> {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
         let Some((kind, name, uid)) = controller_of(pod) else {
             continue;
         };
-        if let Some((uid, size)) = size_of(kind, pod.namespace(), name, uid, sees) {
-            sizes.insert(uid, size);
+        let Some(resource) = Resource::of_kind(kind) else {
+            continue;
+        };
+        let scalable = [
+            Resource::Deployment,
+            Resource::ReplicaSet,
+            Resource::ReplicationController,
+            Resource::StatefulSet,
+        ];
+        if !scalable.contains(&resource) {
+            return Err(format!(
+                "{} does not implement the scale subresource",
+                resource.plural()
+            ));
         }
+        let found = size_of(resource, pod.namespace(), name, uid, sees);
+        let (uid, size) = found.ok_or_else(|| format!("found no controllers for pod {:?}", pod.name()))?;
+        sizes.insert(uid, size);
     }
-    sizes.values().sum()
+    Ok(sizes.values().sum())
 }
 
-fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) -> Option<(String, i64)> {
-    let resource = Resource::of_kind(kind)?;
+fn size_of(resource: Resource, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) -> Option<(String, i64)> {
     let set = sees
         .cluster
         .find(resource, namespace, name)
@@ -142,8 +184,7 @@ fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) 
                     .map_or_else(|| size(set), |it| size(it)),
             )
         }
-        (Resource::ReplicaSet | Resource::ReplicationController | Resource::StatefulSet, _) => Some(size(set)),
-        _ => None,
+        _ => Some(size(set)),
     }
 }
 
