@@ -243,3 +243,47 @@ async fn logs_are_the_logs_of_the_pod_script() {
     assert_eq!(ask("?sinceSeconds=5").await, (200, String::new()));
     assert_eq!(ask("?sinceSeconds=15&tailLines=1").await, (200, "three\n".to_owned()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn pod_deleted_without_grace_ends_even_if_a_finalizer_keeps_it() {
+    let cluster = Cluster::start();
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kept", "finalizers": ["example.com/keep"]},
+            "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+        }))
+        .await;
+    cluster.pass(3.0).await;
+    let path = "/api/v1/namespaces/default/pods/kept";
+    let (status, _) = cluster.send("DELETE", path, &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(status, 200);
+    cluster.pass(3.0).await;
+    let pod = cluster.get("v1", "Pod", "kept").await;
+    assert!(
+        pod["status"]["containerStatuses"][0]["state"]["terminated"].is_object(),
+        "{pod:#}"
+    );
+    assert!(["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_has_an_address_while_its_image_cannot_be_pulled() {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().image_pull_error());
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+            "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+        }))
+        .await;
+    cluster.pass(3.0).await;
+    let status = cluster.get("v1", "Pod", "one").await["status"].clone();
+    assert!(status["podIP"].is_string() && status["podIPs"].is_array(), "{status:#}");
+    assert_eq!(
+        condition(&json!({"status": status}), "PodReadyToStartContainers")[0],
+        "True"
+    );
+}

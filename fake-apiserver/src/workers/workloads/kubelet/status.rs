@@ -40,7 +40,7 @@ impl Look<'_> {
             self.look_again(due);
         }
         let standing = self.containers(due);
-        if due <= self.now && !self.script.pull_fails {
+        if due <= self.now {
             let uses_host = Cursor::root(self.pod).flag("spec.hostNetwork") == Some(true);
             let address = if uses_host {
                 &self.memory.host

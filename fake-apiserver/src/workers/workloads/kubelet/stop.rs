@@ -16,7 +16,7 @@ impl Look<'_> {
         let mut plan = Plan::default();
         let pod = self.pod;
         let grace = grace(pod);
-        if grace == Some(0) {
+        if grace == Some(0) && is_finished(pod) {
             // Only finalizers prevent the removal of the Pod.
             return plan;
         }
@@ -35,12 +35,14 @@ impl Look<'_> {
             let code = if self.script.stops_after > limit { KILLED } else { 0 };
             plan.status(Resource::Pod, pod, self.stopped_status(code));
         }
-        plan.writes.push(Write::Delete {
-            at: Target::of(Resource::Pod, pod),
-            grace: Some(0),
-            propagation: None,
-            told: None,
-        });
+        if grace != Some(0) {
+            plan.writes.push(Write::Delete {
+                at: Target::of(Resource::Pod, pod),
+                grace: Some(0),
+                propagation: None,
+                told: None,
+            });
+        }
         plan
     }
 
