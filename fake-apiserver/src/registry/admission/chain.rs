@@ -131,21 +131,15 @@ impl Admission {
         result
     }
 
-    /// Runs both phases for an object that is posted to a subresource and not stored, such as an Eviction. Returns the
-    /// mutated object.
-    pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
-        let object = self.mutate_posted(request, object).await?;
-        self.check_posted(request, object).await
-    }
-
-    /// Runs the mutating phase of [`admit_posted`](Self::admit_posted).
+    /// Runs the mutating phase for an object that is posted to a subresource and not stored, such as an Eviction.
+    /// Returns the mutated object.
     pub(crate) async fn mutate_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
         self.admit(&mut attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
-    /// Runs the validating phase of [`admit_posted`](Self::admit_posted), and returns the object unchanged.
+    /// Runs the validating phase for an object from [`mutate_posted`](Self::mutate_posted), and returns it unchanged.
     pub(crate) async fn check_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
         self.check_admitted(&attributes).await?;

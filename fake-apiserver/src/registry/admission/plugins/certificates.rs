@@ -57,8 +57,8 @@ fn check_bundle(admission: &Admission, attributes: &Attributes<'_>, object: &Obj
     ))
 }
 
-/// Checks that the user may sign for the signer of a PodCertificateRequest whose status changes. In kube-apiserver, this
-/// is part of the validation.
+/// Checks that the user may sign for the signer of a PodCertificateRequest whose status changes. In kube-apiserver,
+/// this is part of the validation.
 fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let Some(old) = attributes.old.as_ref().filter(|_| attributes.subresource == "status") else {
         return Ok(());

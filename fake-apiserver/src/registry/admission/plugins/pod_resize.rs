@@ -53,24 +53,18 @@ pub(super) fn check(reader: &Reader, pod: &Object, old: &Object) -> Result<(), R
             cause: "UnsupportedPlatform",
         });
     }
-    let short: Vec<String> = [
-        ("cpu", Quantity::milli_value as fn(&Quantity) -> i64),
-        ("memory", Quantity::value),
-    ]
-    .into_iter()
-    .filter_map(|(resource, number)| {
-        let allocatable = Cursor::root(&node).map_or_empty("status.allocatable");
-        let allocatable = allocatable
+    let measures: [(&str, fn(&Quantity) -> i64); 2] = [("cpu", Quantity::milli_value), ("memory", Quantity::value)];
+    let allocatable = Cursor::root(&node).map_or_empty("status.allocatable");
+    let excess = |(resource, number): (&str, fn(&Quantity) -> i64)| {
+        let available = allocatable
             .get(resource)
             .and_then(|it| Quantity::parse(it.as_str()?).ok());
-        let allocatable = allocatable.unwrap_or_else(|| Quantity::from_int(0));
-        let requested = usage::of_pod(resource, &root.at("spec")).filter(|it| *it > allocatable)?;
-        let (requested, allocatable) = (number(&requested), number(&allocatable));
-        Some(format!(
-            "{resource}, requested: {requested}, allocatable: {allocatable}"
-        ))
-    })
-    .collect();
+        let available = available.unwrap_or_else(|| Quantity::from_int(0));
+        let requested = usage::of_pod(resource, &root.at("spec")).filter(|it| *it > available)?;
+        let (requested, available) = (number(&requested), number(&available));
+        Some(format!("{resource}, requested: {requested}, allocatable: {available}"))
+    };
+    let short: Vec<String> = measures.into_iter().filter_map(excess).collect();
     match short.is_empty() {
         true => Ok(()),
         false => Err(Refusal {
