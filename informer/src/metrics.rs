@@ -126,8 +126,8 @@ impl Samples {
         });
     }
 
-    /// Returns `true` if this is the first call for `component`, so that a component that is registered both directly and
-    /// as a part of another component is only counted once.
+    /// Returns `true` if this is the first call for `component`, so that a component that is registered both directly
+    /// and as a part of another component is only counted once.
     pub(crate) fn is_first_of<T>(&mut self, component: &T) -> bool {
         self.visited.insert(std::ptr::from_ref(component).addr())
     }

@@ -476,8 +476,8 @@ async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Resu
 }
 
 /// Forwards ports. Each port has a data channel and an error channel, in the order of the request. Both start with the
-/// port number. As in the kubelet, the numbers of channels start again at 0 after 128 ports, and data for these channels
-/// belongs to the first 128 ports.
+/// port number. As in the kubelet, the numbers of channels start again at 0 after 128 ports, and data for these
+/// channels belongs to the first 128 ports.
 async fn forward(channels: &mut Channels, asked: &[u16], listening: &Listening) -> Result<(), Gone> {
     let ports: Vec<(u16, Option<&PortHandler>)> = asked.iter().map(|it| (*it, listening.get(it))).collect();
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); ports.len()];

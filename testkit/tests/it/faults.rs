@@ -223,7 +223,7 @@ async fn fault_on_a_resource_that_is_never_served_fails_the_test() {
         .forget();
     let message = failure_of(|| drop(cluster));
     assert!(
-        message.contains("no resource widgets.example.com is served")
+        message.contains("the resource widgets.example.com is not served")
             && message.contains("the fault never took effect"),
         "{message}"
     );

@@ -182,7 +182,8 @@ impl Admission {
         let Some(matched) = webhook.matches.find(&self.reader, attributes) else {
             return Ok(None);
         };
-        let meets = self.meets_conditions(webhook, attributes, &matched).await?;
+        let (conditions, ignores) = (&webhook.matches.conditions, webhook.ignores_failure);
+        let meets = self.meets_conditions(conditions, ignores, attributes, &matched).await?;
         Ok(meets.then_some(matched))
     }
 

@@ -52,8 +52,8 @@ pub(crate) fn pem_blocks_of_text(text: &str) -> impl Iterator<Item = PemBlock> +
 /// DER tag of a SEQUENCE, the outermost element of certificates and keys.
 const SEQUENCE: u8 = 0x30;
 
-/// Returns Go's error for a base64-encoded CA bundle without a certificate (`TLSConfigFor` of client-go). An empty bundle
-/// is valid. Only the tag of the outermost DER element is checked.
+/// Returns Go's error for a base64-encoded CA bundle without a certificate (`TLSConfigFor` of client-go). An empty
+/// bundle is valid. Only the tag of the outermost DER element is checked.
 pub(crate) fn bundle_error(bundle: &str) -> Option<String> {
     if bundle.is_empty() {
         return None;

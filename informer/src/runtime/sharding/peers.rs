@@ -123,8 +123,8 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease that was not renewed for twice its duration, so that the caller can delete it. A Lease that still
-    /// exists after another period of its duration is returned again, because the deletion may have failed.
+    /// Returns a Lease that was not renewed for twice its duration, so that the caller can delete it. A Lease that
+    /// still exists after another period of its duration is returned again, because the deletion may have failed.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let now = Instant::now();
         let is_due = |it: &Peer| it.swept.is_none_or(|swept| swept + it.lasts <= now);

@@ -51,8 +51,8 @@ impl EndState {
     }
 
     /// Same as `differs_in_histories` with one late state, for a `found` from a run in which controllers have observed
-    /// more changes. This state may then equal `last`. Objects that exist in only one of this state and `found` must not
-    /// be in `given`, and a required value may only differ if it is a number that has increased.
+    /// more changes. This state may then equal `last`. Objects that exist in only one of this state and `found` must
+    /// not be in `given`, and a required value may only differ if it is a number that has increased.
     pub(crate) fn has_longer_histories(&self, found: &Self, last: &Self, mask: &Mask, given: &[String]) -> bool {
         let differences = self.differences(found, mask);
         let is_whole = |it: &&Difference| it.path.is_empty();

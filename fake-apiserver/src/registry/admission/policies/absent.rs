@@ -4,7 +4,6 @@
 
 use super::Admission;
 use super::attributes::Attributes;
-use super::config::Webhook;
 use super::matching::Matched;
 use super::plugins::PluginSet;
 use super::reinvocation::Reinvocation;
@@ -39,11 +38,12 @@ impl Policies {
 impl Admission {
     pub(super) async fn meets_conditions(
         &self,
-        webhook: &Webhook,
+        conditions: &[(String, String)],
+        _ignores_failure: bool,
         attributes: &Attributes<'_>,
         _matched: &Matched,
     ) -> Result<bool, Status> {
-        if webhook.matches.conditions.is_empty() {
+        if conditions.is_empty() {
             return Ok(true);
         }
         let why = "matchConditions require the feature cel of the crate fake-apiserver";

@@ -5,7 +5,6 @@ use std::cell::Cell;
 
 use super::super::Admission;
 use super::super::attributes::Attributes;
-use super::super::config::Webhook;
 use super::super::matching::Matched;
 use super::authorizer;
 use crate::api::admission::AdmissionRequest;
@@ -180,18 +179,18 @@ impl Admission {
     /// no other condition is false, the request is refused; under failurePolicy Ignore, the webhook is skipped.
     pub(in super::super) async fn meets_conditions(
         &self,
-        webhook: &Webhook,
+        conditions: &[(String, String)],
+        ignores_failure: bool,
         attributes: &Attributes<'_>,
         matched: &Matched,
     ) -> Result<bool, Status> {
-        let conditions = &webhook.matches.conditions;
         if conditions.is_empty() {
             return Ok(true);
         }
         let environment = self.environment(attributes, matched).await?;
         match holds(conditions, &environment) {
             Ok(holds) => Ok(holds),
-            Err(_) if webhook.ignores_failure => Ok(false),
+            Err(_) if ignores_failure => Ok(false),
             Err(why) => {
                 let resource = attributes.row.info.group_resource();
                 Err(Status::forbidden(&resource, &attributes.name, why))

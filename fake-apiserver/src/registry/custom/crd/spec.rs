@@ -13,8 +13,8 @@ use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 /// Path of the schema in a version.
 const SCHEMA: &str = "schema.openAPIV3Schema";
 
-/// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update. An invalid CA bundle of a conversion
-/// webhook is an error if `requires_bundle` is set.
+/// Checks `spec` in a version of Kubernetes; `old` is the stored spec of an update. An invalid CA bundle of a
+/// conversion webhook is an error if `requires_bundle` is set.
 pub(super) fn validate(
     version: KubernetesVersion,
     spec: &Cursor<'_>,
