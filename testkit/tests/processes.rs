@@ -112,6 +112,14 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
             break;
         }
     }
+    if is("copying") {
+        let data = serde_json::json!({"sourceVersion": map.resource_version()});
+        let name = format!("{}-copy", map.name_any());
+        let metadata = serde_json::json!({"name": name});
+        let copy = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        let params = PatchParams::apply("copying").force();
+        maps.patch(&name, &params, &Patch::Apply(copy)).await?;
+    }
     if is("drawing") && !map.annotations().contains_key("done") {
         let mut lock = ConfigMap::default();
         lock.metadata.name = Some(format!("{}-lock-{:08x}", map.name_any(), fastrand::u32(..)));
@@ -300,6 +308,20 @@ fn objects_with_random_names_are_counted_together() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
+/// The reference changes the source again in the next step.
+#[test]
+fn versions_after_a_step_are_compared_with_the_state_at_this_step() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "copying");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let next = "  - patch: {object: configmaps/web, merge: {data: {key: value}}}\nfaults: [crashes]\n";
+    let yaml = yaml.replace("faults: [crashes]\n", next);
+    let path = directory.write("copying.yaml", &yaml).display().to_string();
+    let crash = "crash-after=100@operator:create:configmaps:default/#1";
+    let output = drydock(&["explore", &path, "--replay", crash]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.
 #[test]
 fn fields_that_become_equal_late_are_still_compared() {
@@ -440,7 +462,10 @@ fn read_of_one_object_does_not_make_a_controller_ready() {
     );
     let output = drydock(&["explore", &path]);
     let report = text(&output.stdout);
-    assert!(report.contains("operator was not ready within 2s"), "{report}");
+    assert!(
+        report.contains("operator was not ready within 2s; increase its `startup`"),
+        "{report}"
+    );
 }
 
 const STEPS: &str = "steps: [{delete: configmaps/web}]\n";

@@ -144,7 +144,7 @@ impl Process {
                 }
                 if began.elapsed() >= bound {
                     return Err(format!(
-                        "{} was not ready within {bound:?}; its last output:{}",
+                        "{} was not ready within {bound:?}; increase its `startup` if it starts slowly; its last output:{}",
                         self.0.launch.name,
                         last_lines(&state.last)
                     ));

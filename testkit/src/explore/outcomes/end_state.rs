@@ -42,6 +42,8 @@ pub(crate) struct EndState {
     identities: OnceLock<Identities>,
     /// The server, and the revision at which the run began.
     history: Option<(ApiServer, u64)>,
+    /// The last revision in the state. The run may continue, for example if this is the state after a step.
+    last: u64,
     /// Versions of the objects written in the run; computed on first use.
     versions: OnceLock<Versions>,
     /// Holders of the Leases; computed on first use.
@@ -87,8 +89,10 @@ pub(crate) struct Judged {
 impl EndState {
     /// Reads the current state; `base` is the revision at which the run began.
     pub(crate) fn of(server: &ApiServer, base: u64, work: &Work) -> Self {
-        let (others, objects) = server
-            .stored_objects()
+        let stored = server.stored_objects();
+        // The state only refers to versions that were written before its newest object.
+        let last = stored.iter().map(StoredObject::revision).max().unwrap_or(base);
+        let (others, objects) = stored
             .into_iter()
             .partition::<Vec<_>, _>(|it| work.is_beside(it.group(), it.resource()));
         let keys = Keys::of(objects.iter());
@@ -98,6 +102,7 @@ impl EndState {
             deleted: server.deleted_objects(base),
             others,
             history: Some((server.clone(), base)),
+            last,
             ..Self::default()
         };
         for object in objects {
@@ -185,7 +190,7 @@ impl EndState {
     /// Returns the versions of the objects written in the run.
     pub(crate) fn versions(&self) -> &Versions {
         self.versions.get_or_init(|| match &self.history {
-            Some((server, base)) => Versions::of(server, *base, &self.keys),
+            Some((server, base)) => Versions::of(server, *base, self.last, &self.keys),
             None => Versions::default(),
         })
     }

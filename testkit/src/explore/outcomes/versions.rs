@@ -27,12 +27,13 @@ struct Version {
 }
 
 impl Versions {
-    /// Collects the writes after a revision from the server's history.
-    pub(crate) fn of(server: &ApiServer, base: u64, keys: &Keys) -> Self {
+    /// Collects the writes after the revision `base`, up to `last`, from the server's history.
+    pub(crate) fn of(server: &ApiServer, base: u64, last: u64, keys: &Keys) -> Self {
         let mut latest: BTreeMap<String, u64> = BTreeMap::new();
         let mut objects: BTreeMap<u64, Version> = BTreeMap::new();
-        for object in server.written_objects(base) {
-            let (revision, key) = (object.revision(), keys.key(&object).into());
+        let written = server.written_objects(base);
+        for object in written.iter().filter(|it| it.revision() <= last) {
+            let (revision, key) = (object.revision(), keys.key(object).into());
             let before = latest.insert(object.uid().to_owned(), revision);
             if let Some(before) = before.and_then(|it| objects.get_mut(&it)) {
                 before.is_latest = false;
