@@ -92,17 +92,18 @@ struct Family {
 }
 
 impl Samples {
-    /// Adds a counter with its current value.
+    /// Adds a counter with its current value. If the series exists, the values are added.
     pub fn counter(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "counter", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// Adds a gauge with its current value.
+    /// Adds a gauge with its current value. If the series exists, the values are added, so gauges for which a sum has
+    /// no meaning, such as timestamps, need a label for each collector.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
         self.add(name, help, "gauge", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// Adds a histogram with its current values.
+    /// Adds a histogram with its current values. If the series exists, the values are added.
     pub fn histogram(
         &mut self,
         name: &'static str,
@@ -171,10 +172,10 @@ impl Samples {
         let labels = labels.join(",");
         let lines = lines(&labels);
         let known = family.series.entry(labels).or_default();
-        for (at, (suffix, value)) in lines.into_iter().enumerate() {
-            match known.get_mut(at) {
-                Some((of, sum)) if *of == suffix => *sum = combined(*sum, value),
-                _ => known.push((suffix, value)),
+        for (suffix, value) in lines {
+            match known.iter_mut().find(|(of, _)| *of == suffix) {
+                Some((_, sum)) => *sum = combined(*sum, value),
+                None => known.push((suffix, value)),
             }
         }
     }

@@ -192,7 +192,7 @@ where
     Enqueue { to_keys, sink }
 }
 
-/// Number of keys that are searched one after the other. Further keys of an event are kept in a set.
+/// Maximum number of keys of an event that are kept in a list and compared one by one. Further keys are kept in a set.
 const FEW: usize = 8;
 
 /// Calls `sink` once for each distinct key of an event, in order.

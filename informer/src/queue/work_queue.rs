@@ -296,8 +296,9 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Resets the failures of a key in the rate limiter, because the key succeeded or will not be retried. Does not
     /// affect a worker that is processing the key.
     pub fn forget(&self, key: &T) {
-        self.0.limiter().forget(key);
+        // In this order, a failure that is recorded at the same time is not lost.
         self.0.state().pending.unlimit_key(key);
+        self.0.limiter().forget(key);
     }
 
     /// Returns the number of failures of the key since the last reset.
@@ -308,8 +309,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Same as [`forget`](Self::forget), for a key that a worker is processing. Cheap if the key has not failed.
     pub(crate) fn forget_work(&self, work: &WorkItem<T>) {
         if let Some(slot) = work.slot.filter(|_| work.is_limited) {
-            self.0.limiter().forget(&work.key);
             self.0.state().pending.unlimit(slot);
+            self.0.limiter().forget(&work.key);
         }
     }
 

@@ -121,8 +121,8 @@ impl Write {
     pub(crate) fn merge(writes: &mut Vec<Self>, mut new: Self) {
         for known in writes.iter_mut() {
             if known.is_to_object_of(&new) {
-                known.raise(&new.version());
-                new.raise(&known.version());
+                known.raise(&new);
+                new.raise(known);
             }
         }
         let mut is_superseded = false;
@@ -175,15 +175,16 @@ impl Write {
         }
     }
 
-    /// Raises the floor of a deletion to `version`, if `version` is higher.
-    fn raise(&mut self, version: &ResourceVersion) {
-        match &mut self.what {
-            Written::Terminating { floor, .. } | Written::Gone { floor, .. } | Written::Deleted { floor, .. } => {
-                if is_older(floor, version) {
-                    floor.clone_from(version);
-                }
-            }
-            Written::Version(_) | Written::Absent { .. } | Written::Unknown(_) => {}
+    /// Raises the floor of a deletion to the version of `other`, if this version is higher. The time becomes the time
+    /// of the earlier write, because a server that is restored in between may never reach this version.
+    fn raise(&mut self, other: &Self) {
+        let version = other.version();
+        if let Written::Terminating { floor, .. } | Written::Gone { floor, .. } | Written::Deleted { floor, .. } =
+            &mut self.what
+            && is_older(floor, &version)
+        {
+            *floor = version;
+            self.at = self.at.min(other.at);
         }
     }
 }

@@ -29,10 +29,10 @@ use crate::{ObjectKey, ResourceVersion};
 /// is being reconciled, and this key is not reconciled again until the controller's caches have received the write. See
 /// `ControllerBuilder::without_read_your_writes` for details.
 ///
-/// Writes are also recorded if their outcome is unknown, because the response was lost or late, or the request was
-/// dropped. Before the key is reconciled again, the current state is read from the server, and the caches must reach
-/// the versions in this state. If the server generated the name of the object, the metadata of up to 500 objects is
-/// read.
+/// Writes are also recorded if their outcome is unknown, because the response was lost or late, the request was
+/// dropped, or a deletion of several objects failed, which may have deleted some of them. Before the key is reconciled
+/// again, the current state is read from the server, and the caches must reach the versions in this state. If the
+/// server generated the name of the object, the metadata of up to 500 objects is read.
 ///
 /// The same applies to writes whose responses do not contain a version, such as evictions and bindings. Dry runs are
 /// not recorded.
@@ -283,8 +283,8 @@ struct Outcome {
 impl Outcome {
     /// Returns `true` if the server may have executed a failed request, at least in part: always for 502 and 504, which
     /// show that a server or proxy stopped waiting. For creates with a generated name, other server errors count as
-    /// well, because a retry would create an additional object. Deletions of several objects delete one object after
-    /// the other, and any of them may be refused, so only a missing authentication shows that nothing was deleted.
+    /// well, because a retry would create an additional object. A deletion of several objects deletes one after the
+    /// other, and may be refused after some were deleted. Only a failed authentication shows that nothing was deleted.
     fn is_unknown(&self, code: StatusCode) -> bool {
         let is_unanswered = matches!(code, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
         match self.asked.about {

@@ -29,7 +29,7 @@ pub(super) enum Verdict {
     /// Write a new event, after the last counts of series that have ended.
     Create(Vec<Count>),
     /// Write this count to an existing Event.
-    Count(Count),
+    Count(Box<Count>),
     /// Only count the event; [`refresh`](Correlator::refresh) returns the count later.
     Later,
     /// Drop the event, because its source has sent too many events.
@@ -113,7 +113,7 @@ impl Correlator {
             } else {
                 series.unwritten(key)
             };
-            return count.map_or(Verdict::Later, Verdict::Count);
+            return count.map_or(Verdict::Later, |it| Verdict::Count(Box::new(it)));
         }
         let series = Series {
             event: event.clone(),

@@ -549,7 +549,7 @@ impl Collect for Inner {
         let is_leader = state.is_mine();
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
                     master. 'name' is the string used to identify the lease. Please make sure to group by name.";
-        samples.gauge(
+        samples.highest(
             "leader_election_master_status",
             help,
             labels,

@@ -319,6 +319,7 @@ impl EventWriter {
                 lanes.push(&key, Write { event, series: None });
             }
             Verdict::Count(count) => {
+                let count = *count;
                 event.metadata.name = count.event.metadata.name;
                 let series = Some(count.series);
                 lanes.push(&key, Write { event, series });

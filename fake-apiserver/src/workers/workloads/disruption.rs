@@ -129,8 +129,24 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> Result<(i64, i6
             (expected, scaled(Some(&percentage.as_str().into()), expected, true))
         }
         Some(number) => (count, number.as_i64().unwrap_or(0)),
-        None => (count, 0),
+        None => (0, 0),
     })
+}
+
+/// Returns `true` if the controller of a Pod belongs to this group. A custom resource may have the kind of a built-in
+/// one.
+fn has_controller_in(wanted: &str, pod: &Object) -> bool {
+    let owners = pod
+        .metadata()
+        .into_iter()
+        .flat_map(|it| Cursor::root(it).maps("ownerReferences"));
+    let mut controllers = owners.filter(|it| Cursor::root(it).flag("controller") == Some(true));
+    controllers.any(|it| group(Cursor::root(it).text("apiVersion")) == wanted)
+}
+
+/// Returns the group of an `apiVersion`; empty for the core group.
+fn group(version: &str) -> &str {
+    version.split_once('/').map_or("", |it| it.0)
 }
 
 /// Returns the total replicas of the Deployments, ReplicaSets, ReplicationControllers and StatefulSets that control the
@@ -142,7 +158,8 @@ fn expected(pods: &[&Object], sees: &Sees<'_>) -> Result<i64, String> {
         let Some((kind, name, uid)) = controller_of(pod) else {
             continue;
         };
-        let Some(resource) = Resource::of_kind(kind) else {
+        let Some(resource) = Resource::of_kind(kind).filter(|it| has_controller_in(group(it.api_version()), pod))
+        else {
             continue;
         };
         let scalable = [

@@ -148,22 +148,12 @@ pub(crate) fn goes_before(
     siblings: impl Fn(&Object) -> usize,
     now: Timestamp,
 ) -> Ordering {
-    let has_node = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty();
-    let progress = |pod: &Object| match phase(pod) {
-        "Pending" => 0,
-        "Unknown" => 1,
-        _ => 2,
-    };
     let rank = |at: Timestamp| {
         let age = now.as_nanosecond() - at.as_nanosecond();
         u128::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
     };
     // An unknown time is treated as the latest.
-    let ready_rank = |pod: &Object| {
-        let condition = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True");
-        let since = condition.and_then(|it| time(Cursor::root(it).text("lastTransitionTime")));
-        since.map(rank)
-    };
+    let ready_rank = |pod: &Object| ready_since(pod).map(rank);
     has_node(one)
         .cmp(&has_node(other))
         .then_with(|| progress(one).cmp(&progress(other)))
@@ -174,6 +164,41 @@ pub(crate) fn goes_before(
         .then_with(|| restarts(other).cmp(&restarts(one)))
         .then_with(|| rank(created(one)).cmp(&rank(created(other))))
         .then_with(|| one.uid().cmp(other.uid()))
+}
+
+fn has_node(pod: &Object) -> bool {
+    !Cursor::root(pod).text("spec.nodeName").is_empty()
+}
+
+/// Orders phases: pending Pods first, then Pods of an unknown phase, then others.
+fn progress(pod: &Object) -> u8 {
+    match phase(pod) {
+        "Pending" => 0,
+        "Unknown" => 1,
+        _ => 2,
+    }
+}
+
+/// Returns the time since which a Pod has been ready; `None` if it is not ready.
+fn ready_since(pod: &Object) -> Option<Timestamp> {
+    let condition = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True")?;
+    time(Cursor::root(condition).text("lastTransitionTime"))
+}
+
+/// Compares two Pods in the order in which a Job deletes them (Go's `ActivePods`): as in [`goes_before`], but without
+/// deletion costs and siblings, and with exact times.
+pub(crate) fn goes_before_in_job(one: &Object, other: &Object) -> Ordering {
+    has_node(one)
+        .cmp(&has_node(other))
+        .then_with(|| progress(one).cmp(&progress(other)))
+        .then_with(|| is_ready(one).cmp(&is_ready(other)))
+        // An unknown time is treated as the latest.
+        .then_with(|| match (ready_since(one), ready_since(other)) {
+            (Some(one), Some(other)) => other.cmp(&one),
+            (one, other) => one.is_some().cmp(&other.is_some()),
+        })
+        .then_with(|| restarts(other).cmp(&restarts(one)))
+        .then_with(|| created(other).cmp(&created(one)))
 }
 
 /// Returns the `count` Pods to delete first.

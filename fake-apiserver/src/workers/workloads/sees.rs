@@ -42,14 +42,19 @@ impl<'a> Sees<'a> {
         plan: &mut Plan,
     ) -> Vec<&'a Arc<Object>> {
         let (resource, owner) = owner;
+        // A StatefulSet only claims Pods with its name, and does not release its revisions.
+        let is_of_set = resource == Resource::StatefulSet;
+        let is_member =
+            |it: &Object| !is_of_set || child != Resource::Pod || super::stateful_set::ordinal(owner, it).is_some();
+        let releases = !is_of_set || child != Resource::ControllerRevision;
         let mut claimed = Vec::new();
         for object in self.cluster.owned_by(child, owner.uid()) {
             if object.namespace() != owner.namespace() {
                 continue;
             }
-            if selects(selector, object) {
+            if selects(selector, object) && is_member(object) {
                 claimed.push(object);
-            } else if !owner.is_terminating() {
+            } else if !owner.is_terminating() && releases {
                 put_owner(child, object, json!({"$patch": "delete", "uid": owner.uid()}), plan);
             }
         }
@@ -57,7 +62,7 @@ impl<'a> Sees<'a> {
             return claimed;
         }
         for object in self.cluster.orphans(child, owner.namespace()) {
-            if object.is_terminating() || !selects(selector, object) {
+            if object.is_terminating() || !selects(selector, object) || !is_member(object) {
                 continue;
             }
             let needs_active = matches!(resource, Resource::ReplicaSet | Resource::ReplicationController);

@@ -92,7 +92,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
 }
 
 /// Returns the ordinal in a Pod's name; `None` if the name does not belong to the set.
-fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
+pub(super) fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
     let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
     number.parse().ok().filter(|it: &i64| it.to_string() == number)
 }

@@ -457,7 +457,8 @@ fn protects(pod: &Object, claim: &Object) -> bool {
     })
 }
 
-/// Returns `true` if the kubelet has stopped a deleted Pod, or was not waited for.
+/// Returns `true` if a deleted Pod has been stopped by its kubelet, or was deleted without a grace period
+/// (`podIsShutDown`).
 fn is_shut_down(pod: &Object) -> bool {
     let grace = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
     pod.is_terminating() && grace == Some(0)

@@ -8,8 +8,8 @@ use crate::cache_state::CacheState;
 use crate::reconcile::Write;
 use crate::sync::Mutex;
 
-/// Maximum number of objects of a resource for which writes are tracked. If there are more, the object that has been
-/// tracked longest is dropped, and reads may return its state from before the write.
+/// Maximum number of objects of a resource for which writes are tracked. If there are more, the object whose last write
+/// is oldest is dropped, and reads may return its state from before the write.
 const REMEMBERED: usize = 4096;
 
 /// The tracked writes of a client, by group and plural of the resource.
@@ -23,7 +23,7 @@ pub(super) struct Unseen {
 #[derive(Debug, Default)]
 struct Known {
     objects: BTreeMap<ObjectKey, Written>,
-    /// Objects in the order of their first tracked write.
+    /// Objects in the order of their last tracked write.
     order: BTreeMap<u64, ObjectKey>,
     last: u64,
 }
@@ -36,16 +36,17 @@ struct Written {
 
 impl Known {
     fn add(&mut self, write: Write) {
-        if !self.objects.contains_key(&write.key) {
-            if self.objects.len() >= REMEMBERED
-                && let Some((_, oldest)) = self.order.pop_first()
-            {
-                self.objects.remove(&oldest);
-            }
-            self.last += 1;
-            self.order.insert(self.last, write.key.clone());
-        }
+        self.last += 1;
         let number = self.last;
+        if let Some(written) = self.objects.get_mut(&write.key) {
+            self.order.remove(&written.number);
+            written.number = number;
+        } else if self.objects.len() >= REMEMBERED
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.objects.remove(&oldest);
+        }
+        self.order.insert(number, write.key.clone());
         let written = self.objects.entry(write.key.clone());
         let written = written.or_insert_with(|| Written {
             number,
@@ -121,7 +122,8 @@ impl Unseen {
 
     /// Returns the first write to this object, or to any object if `key` is `None`, that the cache has not received.
     /// Drops the writes that all `caches` of the resource have received: a write that only some of them have received
-    /// is still missing in the others. A cache that is started later contains all earlier writes.
+    /// is still missing in the others. Caches that are started later are not considered, although their first list may
+    /// be older if it is served by a replica that lags.
     pub(super) fn first(
         &self,
         resource: &str,

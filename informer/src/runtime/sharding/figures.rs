@@ -45,7 +45,7 @@ impl Collect for Figures {
     fn collect(&self, samples: &mut Samples) {
         let (now, labels) = (*self.now(), &[("name", self.name.as_str())]);
         let help = "Members that share the keys, in the view of this replica.";
-        samples.gauge("sharding_members", help, labels, now.members as f64);
+        samples.highest("sharding_members", help, labels, now.members as f64);
         let help = "Keys that this replica is still reconciling although they have moved to other replicas.";
         samples.gauge(
             "sharding_handing_over_keys",

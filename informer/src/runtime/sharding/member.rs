@@ -190,8 +190,8 @@ impl Member {
         let version = lease.map(|it| it.resource_version());
         // Another process with the same identity may have taken over the Lease.
         let own = lease.and_then(|it| it.typed().ok()).filter(|it| self.lease.is_own(it));
-        // Versions are not compared by order: after the server was restored from a backup, it returns lower versions,
-        // and a cache that has not detected this yet receives no changes.
+        // Versions are compared for equality: after the server was restored from a backup, new versions are lower, and
+        // a cache that has not detected this yet contains a higher version although it is outdated.
         let seen = self.unseen.iter().position(|(published, _)| version == Some(published));
         if let Some((_, sent)) = seen.and_then(|it| self.unseen.drain(..=it).next_back()) {
             self.known_to = Some(sent);
@@ -264,8 +264,11 @@ impl Member {
                 self.unseen.push_back((version.clone(), sent));
                 // After a restore from a backup, the cache does not reach the version of the last write.
                 let is_restored = self.published_at.as_ref().is_some_and(|it| version < *it);
-                if self.published_at.is_none() || self.published != view || is_restored {
+                let is_changed = self.published_at.is_none() || self.published != view;
+                if is_changed {
                     self.figures.count_change();
+                }
+                if is_changed || is_restored {
                     self.published = view;
                     self.published_at = Some(version);
                 }

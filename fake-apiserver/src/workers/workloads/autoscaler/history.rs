@@ -43,7 +43,8 @@ impl History {
         within.map(|(_, replicas)| *replicas)
     }
 
-    /// Returns the difference between the numbers of replicas now and `seconds` seconds ago.
+    /// Returns the sum of the autoscaler's changes in the last `seconds` seconds; negative if it removed more than it
+    /// added.
     pub(super) fn change(&self, now: Timestamp, seconds: i64) -> i64 {
         let within = self.changes.iter().filter(|(at, _)| is_within(*at, now, seconds));
         within.map(|(_, change)| change).sum()

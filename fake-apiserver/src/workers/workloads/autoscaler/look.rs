@@ -137,7 +137,8 @@ fn desired(
         return Some((least, "Current number of replicas below Spec.MinReplicas".to_owned()));
     }
     let (measured, failures) = measure(autoscaler, target, current, look.sees, &nodes.kubelet);
-    let best = measured.iter().max_by_key(|it| it.replicas);
+    // Of equal recommendations, the first one counts.
+    let best = measured.iter().rev().max_by_key(|it| it.replicas);
     written.insert(
         "currentMetrics".into(),
         measured.iter().map(|it| it.status.clone()).collect(),

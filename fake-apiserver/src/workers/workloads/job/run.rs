@@ -11,7 +11,7 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
-use crate::workers::workloads::pods::{first_to_go, from_template, phase, plus};
+use crate::workers::workloads::pods::{from_template, goes_before_in_job, phase, plus};
 use crate::workers::workloads::replica_set::told_of_creation;
 use crate::workers::workloads::resource::Resource;
 
@@ -73,7 +73,6 @@ impl<'a> Run<'a> {
     /// Returns the active Pods to delete, at least `least` ones. Pods of an Indexed Job whose index is not below the
     /// completions, or belongs to another Pod, are always deleted, before others (Go's `activePodsForRemoval`).
     fn surplus<'b>(&self, active: &[&'b Arc<Object>], least: usize) -> Vec<&'b Arc<Object>> {
-        let now = self.sees.now;
         let (mut removed, mut left) = (Vec::new(), Vec::new());
         if self.is_indexed() {
             let mut by_index: BTreeMap<i64, Vec<&'b Arc<Object>>> = BTreeMap::new();
@@ -84,19 +83,18 @@ impl<'a> Run<'a> {
                 }
             }
             for pods in by_index.into_values() {
-                let repeated = first_to_go(&pods, |_| 0, pods.len() - 1, now);
-                left.extend(
-                    pods.iter()
-                        .copied()
-                        .filter(|it| !repeated.iter().any(|pod| pod.uid() == it.uid())),
-                );
-                removed.extend(repeated);
+                // The Pod that would be deleted last stays.
+                let mut sorted = pods;
+                sorted.sort_by(|one, other| goes_before_in_job(one, other));
+                left.extend(sorted.pop());
+                removed.extend(sorted);
             }
         } else {
             left.extend(active);
         }
         let more = least.saturating_sub(removed.len());
-        removed.extend(first_to_go(&left, |_| 0, more, now));
+        left.sort_by(|one, other| goes_before_in_job(one, other));
+        removed.extend(left.into_iter().take(more));
         removed
     }
 

@@ -15,7 +15,8 @@ use crate::workers::workloads::pods::{self, is_finished};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::Sees;
 
-/// State that the kubelet keeps for a Pod. Its times are more precise than the times in the Pod's status.
+/// State that the kubelet and the eviction by taints keep for a Pod. Its times are more precise than the times in the
+/// Pod's status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// Time since which each container has been in its current state; the empty name is the Pod itself.

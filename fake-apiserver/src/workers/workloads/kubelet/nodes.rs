@@ -23,7 +23,7 @@ pub(crate) struct Nodes {
     pub(crate) kubelet: Kubelet,
     /// The version of the scripts at the last sync of the Pods.
     scripts: u64,
-    /// State that the kubelet keeps for each Pod, by uid.
+    /// State that the kubelet and the eviction by taints keep for each Pod, by uid.
     memories: HashMap<String, Memory>,
     /// Load of each node.
     pub(crate) load: BTreeMap<String, Load>,

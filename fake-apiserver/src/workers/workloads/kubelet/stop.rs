@@ -62,7 +62,8 @@ impl Look<'_> {
                         .get("exitCode")
                         .cloned()
                 };
-                all_fine = stopped.iter().all(|it| end(it) == Some(json!(0)));
+                // A Pod that is stopped before it has containers has not succeeded.
+                all_fine = !stopped.is_empty() && stopped.iter().all(|it| end(it) == Some(json!(0)));
             }
             if !stopped.is_empty() {
                 next.insert(list.into(), stopped.into_iter().map(Value::Object).collect());
