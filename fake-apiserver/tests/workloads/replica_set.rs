@@ -214,7 +214,7 @@ async fn adoption_and_release_only_patch_the_own_reference() {
             .unwrap_or_default();
         owners.iter().map(|it| it["kind"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(owners().await, ["ConfigMap", "ReplicaSet"]);
+    assert_eq!(owners().await, ["ReplicaSet", "ConfigMap"]);
     let labels = json!({"metadata": {"labels": {"app": "other"}}});
     cluster.patch("v1", "Pod", "mine", labels).await;
     cluster.pass(2.0).await;

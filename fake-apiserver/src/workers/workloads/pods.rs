@@ -201,6 +201,12 @@ pub(crate) fn goes_before_in_job(one: &Object, other: &Object) -> Ordering {
         .then_with(|| created(other).cmp(&created(one)))
 }
 
+/// Returns the ordinal in the name of a StatefulSet's Pod; `None` if the name does not belong to the set.
+pub(crate) fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
+    let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
+    number.parse().ok().filter(|it: &i64| it.to_string() == number)
+}
+
 /// Returns the `count` Pods to delete first.
 pub(crate) fn first_to_go<'a>(
     pods: &[&'a Arc<Object>],

@@ -44,8 +44,7 @@ impl<'a> Sees<'a> {
         let (resource, owner) = owner;
         // A StatefulSet only claims Pods with its name, and does not release its revisions.
         let is_of_set = resource == Resource::StatefulSet;
-        let is_member =
-            |it: &Object| !is_of_set || child != Resource::Pod || super::stateful_set::ordinal(owner, it).is_some();
+        let is_member = |it: &Object| !is_of_set || child != Resource::Pod || super::pods::ordinal(owner, it).is_some();
         let releases = !is_of_set || child != Resource::ControllerRevision;
         let mut claimed = Vec::new();
         for object in self.cluster.owned_by(child, owner.uid()) {

@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::controller::{Changed, WorkloadController};
 use super::plan::{Plan, Regarding, Told, controller_reference};
 use super::pods::{
-    available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec, status,
+    available_at, from_template, generation, is_available, is_finished, is_ready, label, ordinal, scaled, spec, status,
 };
 use super::resource::{Resource, key_of};
 use super::revisions::{self, Revisions};
@@ -89,12 +89,6 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     }
     it.finish(&revisions, &mut plan);
     plan
-}
-
-/// Returns the ordinal in a Pod's name; `None` if the name does not belong to the set.
-pub(super) fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
-    let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
-    number.parse().ok().filter(|it: &i64| it.to_string() == number)
 }
 
 impl Set<'_> {
