@@ -121,8 +121,11 @@ impl<R: RequestKey> Intake<R> {
             }
         });
         if let Some(shard) = &self.shard {
-            let watched = registration.clone();
-            shard.replay_by(Arc::clone(&replay), move || watched.has_ended());
+            let (replay, watched) = (Arc::clone(&replay), registration.clone());
+            shard.replay_by(Box::new(move |push| {
+                replay(push);
+                !watched.has_ended()
+            }));
         }
         if let Some(replays) = &self.replays {
             let watched = registration.clone();

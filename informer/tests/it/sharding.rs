@@ -16,7 +16,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::explore::explore;
 use testkit::objects::config_map;
-use testkit::{FaultBuilder, RestartLog, Running, TestCluster, Verb, WatchEventKind, faults};
+use testkit::{Running, TestCluster, Verb, WatchEventKind, faults};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -565,47 +565,4 @@ fn no_fault_loses_a_key_or_lets_two_replicas_share_one() {
         .budget(seconds(3_600))
         .schedules(runs())
         .run();
-}
-
-#[tokio::test(start_paused = true)]
-async fn crashed_replica_is_replaced_after_a_restore_of_the_cluster() {
-    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
-    maps(&cluster).await;
-    let [a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
-    cluster.advance(seconds(70)).await;
-    let backup = cluster.snapshot();
-    // The restored cluster does not reach the current version again during the test.
-    for number in 0..1000 {
-        cluster.create(config_map(&format!("old-{number}"))).await;
-    }
-    // The cache never receives the last renewals before the restore.
-    cluster.watches().on("leases").hold();
-    cluster.advance(seconds(5)).await;
-    cluster.restore(&backup);
-    cluster.restart(RestartLog::Lost, seconds(1));
-    cluster.watches().on("leases").resume();
-    cluster.advance(seconds(200)).await;
-    assert_eq!(a.sharding.members(), ["a", "b"]);
-    b.running.crash();
-    cluster.advance(seconds(60)).await;
-    assert_eq!(a.sharding.members(), ["a"]);
-    touch(&cluster, "1").await;
-    cluster.advance(seconds(10)).await;
-    assert_eq!(ledger.shares(), BTreeMap::from([("a".to_owned(), OBJECTS)]));
-}
-
-#[rstest]
-#[case::error(faults::server_error())]
-#[case::no_response(faults::no_answer())]
-#[tokio::test(start_paused = true)]
-async fn deletion_of_the_lease_of_a_dead_replica_is_retried(#[case] fault: FaultBuilder) {
-    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
-    maps(&cluster).await;
-    let [_a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
-    cluster.advance(seconds(30)).await;
-    let failed = cluster.inject(fault.client("a").on(Verb::Delete, "leases").once());
-    b.running.crash();
-    cluster.advance(seconds(90)).await;
-    assert_eq!(failed.hits(), 1);
-    assert_eq!(cluster.list::<Lease>().len(), 1);
 }

@@ -13,7 +13,6 @@ use super::permission::Permission;
 use super::view::place_of;
 use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 use crate::reconcile::{Shard, Stay};
-use crate::runtime::replays::{Replay, Replays};
 use crate::runtime::request_key::RequestKey;
 use crate::sync::Mutex;
 
@@ -43,6 +42,9 @@ impl<R> Clone for Places<R> {
 
 impl<R> Copy for Places<R> {}
 
+/// Function that calls its argument with all keys of a watch. Returns `false` if the watch has ended.
+type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
+
 /// Restricts a controller to the keys that this replica owns.
 ///
 /// When this replica takes over keys, its watches deliver these keys again, as after a start. In addition, it
@@ -56,7 +58,7 @@ pub(crate) struct ShardKeys<R: RequestKey> {
     memory: Duration,
     /// Guards the remembered keys.
     aside: Mutex<Aside<R>>,
-    replays: Replays<R>,
+    replays: Mutex<Vec<Replay<R>>>,
 }
 
 struct Aside<R> {
@@ -80,7 +82,7 @@ impl<R: RequestKey> ShardKeys<R> {
                 sweep_at: SWEEP_AT,
                 last: 0,
             }),
-            replays: Replays::default(),
+            replays: Mutex::default(),
         });
         let participant: Arc<dyn Participant> = Arc::clone(&this) as Arc<dyn Participant>;
         core.add(&participant);
@@ -97,12 +99,16 @@ impl<R: RequestKey> ShardKeys<R> {
     }
 
     /// Adds a watch. Its keys are delivered again when this replica takes over keys.
-    pub(crate) fn replay_by(&self, replay: Replay<R>, has_ended: impl Fn() -> bool + Send + Sync + 'static) {
-        self.replays.add(replay, has_ended);
+    pub(crate) fn replay_by(&self, replay: Replay<R>) {
+        self.replays().push(replay);
     }
 
     fn aside(&self) -> MutexGuard<'_, Aside<R>> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replays(&self) -> MutexGuard<'_, Vec<Replay<R>>> {
+        self.replays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remember(&self, key: &R) {
@@ -164,12 +170,13 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
             priority: if self.queue.has_priorities() { LOW_PRIORITY } else { 0 },
             ..AddOptions::default()
         };
-        self.replays.run(|key: R| {
+        let mut push = |key: R| {
             let place = (self.places.place)(&key);
             if after.permits(place) && !before.permits(place) {
                 self.queue.add_with(key, options);
             }
-        });
+        };
+        self.replays().retain(|replay| replay(&mut push));
     }
 }
 
@@ -198,27 +205,6 @@ mod tests {
             target: view,
             others: Vec::new(),
         }
-    }
-
-    #[test]
-    fn watch_can_be_added_while_keys_are_taken_over() {
-        let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
-        let queue = WorkQueue::new();
-        let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
-        let adding = Arc::downgrade(&keys);
-        // The mapping function of a watch may add watches.
-        let replay: Replay<u32> = Arc::new(move |push| {
-            let keys = adding.upgrade().expect("the test keeps the keys");
-            keys.replay_by(Arc::new(|_| {}), || false);
-            push(7);
-        });
-        keys.replay_by(replay, || false);
-        let none = Permission {
-            claim: None,
-            ..permission(&["a"])
-        };
-        keys.widened(&none, &permission(&["a"]));
-        assert_eq!(queue.len(), 1);
     }
 
     /// State of the test: the keys in progress, and the keys that were worked on.

@@ -190,13 +190,11 @@ impl Member {
         let version = lease.map(|it| it.resource_version());
         // Another process with the same identity may have taken over the Lease.
         let own = lease.and_then(|it| it.typed().ok()).filter(|it| self.lease.is_own(it));
-        // Versions are compared for equality: after the server was restored from a backup, new versions are lower, and
-        // a cache that has not detected this yet contains a higher version although it is outdated.
-        let seen = self.unseen.iter().position(|(published, _)| version == Some(published));
-        if let Some((_, sent)) = seen.and_then(|it| self.unseen.drain(..=it).next_back()) {
-            self.known_to = Some(sent);
-        }
         let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
+        while let Some((_, sent)) = self.unseen.front().filter(|(published, _)| has_seen(published)) {
+            self.known_to = Some(*sent);
+            self.unseen.pop_front();
+        }
         self.peers.observe(&snapshot, &key, self.known_to);
         let is_confirmed = self.published_at.as_ref().is_some_and(has_seen);
         let is_unchanged = own.as_ref().is_some_and(|it| view(it) == self.published);
@@ -262,13 +260,8 @@ impl Member {
             Ok(version) => {
                 let version = version.unwrap_or_default();
                 self.unseen.push_back((version.clone(), sent));
-                // After a restore from a backup, the cache does not reach the version of the last write.
-                let is_restored = self.published_at.as_ref().is_some_and(|it| version < *it);
-                let is_changed = self.published_at.is_none() || self.published != view;
-                if is_changed {
+                if self.published_at.is_none() || self.published != view {
                     self.figures.count_change();
-                }
-                if is_changed || is_restored {
                     self.published = view;
                     self.published_at = Some(version);
                 }

@@ -33,8 +33,8 @@ struct Peer {
     /// Set if the Lease was deleted, for example manually. The claim remains in effect until the Lease would have
     /// expired.
     is_gone: bool,
-    /// Time of this replica's last attempt to delete the Lease.
-    swept: Option<Instant>,
+    /// Set once this replica has attempted to delete the Lease.
+    is_swept: bool,
 }
 
 impl Peer {
@@ -100,7 +100,7 @@ impl Peers {
             lasts,
             seen: Instant::now(),
             is_gone: false,
-            swept: None,
+            is_swept: false,
         };
         self.peers.insert(object.key().clone(), peer);
     }
@@ -123,14 +123,12 @@ impl Peers {
         })
     }
 
-    /// Returns a Lease that was not renewed for twice its duration, so that the caller can delete it. A Lease that
-    /// still exists after another period of its duration is returned again, because the deletion may have failed.
+    /// Returns a Lease that was not renewed for twice its duration, so that the caller can delete it. Returns each
+    /// state of a Lease only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
-        let now = Instant::now();
-        let is_due = |it: &Peer| it.swept.is_none_or(|swept| swept + it.lasts <= now);
-        let is_old = |it: &Peer| !it.is_gone && it.has_ended(known_to, 2) && is_due(it);
+        let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.peers.iter_mut().find(|(_, it)| is_old(it))?;
-        peer.swept = Some(now);
+        peer.is_swept = true;
         let (uid, version) = peer.state.clone();
         Some(Ended {
             name: key.name().to_owned(),
