@@ -126,7 +126,7 @@ fn known_labels(object: &Object) -> Map {
 
 /// Returns a patch that replaces the labels `known` by `labels`.
 fn label_patch(known: &Map, labels: &Map) -> Map {
-    let gone = known.keys().filter(|key| !labels.contains_key(*key));
+    let gone = known.keys().filter(|key| !labels.contains_key(key));
     let gone = gone.map(|key| (key.clone(), Value::Null));
     labels.clone().into_iter().chain(gone).collect()
 }

@@ -8,6 +8,9 @@ use crate::registry::reader::Reader;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
+/// Converts a quantity to an integer.
+type Measure = fn(&Quantity) -> i64;
+
 /// The reason why a Pod cannot be resized.
 pub(super) struct Refusal {
     /// The part of the message after `pods "p" is forbidden: `.
@@ -53,7 +56,10 @@ pub(super) fn check(reader: &Reader, pod: &Object, old: &Object) -> Result<(), R
             cause: "UnsupportedPlatform",
         });
     }
-    let measures: [(&str, fn(&Quantity) -> i64); 2] = [("cpu", Quantity::milli_value), ("memory", Quantity::value)];
+    let measures = [
+        ("cpu", Quantity::milli_value as Measure),
+        ("memory", Quantity::value as Measure),
+    ];
     let allocatable = Cursor::root(&node).map_or_empty("status.allocatable");
     let excess = |(resource, number): (&str, fn(&Quantity) -> i64)| {
         let available = allocatable

@@ -156,7 +156,7 @@ impl Admission {
             };
             for (binding, matches, spec) in &policy.bindings {
                 let matches = matches.as_ref();
-                if !matches.is_none_or(|it| it.find(&self.reader, attributes).is_some()) {
+                if matches.is_some_and(|it| it.find(&self.reader, attributes).is_none()) {
                     continue;
                 }
                 match params::find(&self.reader, policy.params.as_ref(), spec, attributes) {
