@@ -6,7 +6,6 @@ mod definitions;
 mod deletes;
 mod devices;
 mod documents;
-mod evictions;
 mod faults;
 mod hidden;
 mod key_order;
