@@ -337,9 +337,7 @@ impl Explore {
         let clock = WallClock::start();
         let world = self.world.clone().world(None);
         crate::seeded_hash::install();
-        if !self.shard.is_whole() {
-            self.config.flight.is_part(&self.shard.to_string());
-        }
+        self.config.flight.is_part(&self.shard);
         let mut report = Report::new(name);
         report.shard = self.shard;
         let (mut wanted, mut is_replay) = (self.replays.clone(), is_replay);

@@ -21,7 +21,7 @@ use super::late::arrive_late;
 use super::stale::{LAG, Lagging, rewind, stale};
 use super::watch::GatedWatch;
 use crate::explore::gate;
-use crate::explore::gate::{Deletion, Life};
+use crate::explore::gate::{Deletion, Gate, Life, Page};
 use crate::explore::plans::{OnAnswer, OnRequest};
 use crate::explore::trace::{Outcome, Request};
 use crate::test_cluster::TEST_CLIENT;
@@ -121,27 +121,18 @@ where
     if life.is_dead() {
         return pending().await;
     }
-    let pages = gate.page(&about, &mut parts.uri);
+    let page = received(&ticket.after, gate.page(&about, &mut parts.uri));
     let deletion = Deletion::of(gate, &about, &body);
     gate.reaches(ticket.index);
-    let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await;
+    let request = http::Request::from_parts(parts, Full::new(body));
+    let response = recorded(gate, &life, ticket.index, forward(server, request)).await?;
     drop(lagging);
-    let response = match response {
-        Ok(response) => response,
-        Err(err) => {
-            gate.outcome(&life, ticket.index, Outcome::Broken);
-            return Err(err);
-        }
-    };
-    let is_lost = matches!(ticket.after.first(), Some(OnAnswer::Crash(_) | OnAnswer::Break(_)));
-    let code = response.status().as_u16();
     let response = match about.verb {
         _ if about.is_discovery() => response.map(GatedBody::Server),
         Verb::Watch if response.status().is_success() => {
             response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(harness, &life, &about.resource, body))))
         }
         _ => {
-            let page = (!is_lost).then_some(pages);
             let answer = look(harness, page, &life, &about, ticket.index, deletion, response).await;
             answer.map(GatedBody::whole)
         }
@@ -167,8 +158,28 @@ where
     if life.is_dead() {
         return pending().await;
     }
-    gate.outcome(&life, ticket.index, Outcome::Answered(code));
+    gate.outcome(&life, ticket.index, Outcome::Answered(response.status().as_u16()));
     Ok(response)
+}
+
+/// Waits for the response to a request. Records that the connection broke if there is none.
+async fn recorded(
+    gate: &Gate,
+    life: &Life,
+    index: usize,
+    response: impl Future<Output = io::Result<Response<ResponseBody>>>,
+) -> io::Result<Response<ResponseBody>> {
+    let response = response.await;
+    if response.is_err() {
+        gate.outcome(life, index, Outcome::Broken);
+    }
+    response
+}
+
+/// Returns the page of a response if the client receives the response.
+fn received(after: &[OnAnswer], page: Page) -> Option<Page> {
+    let is_lost = matches!(after.first(), Some(OnAnswer::Crash(_) | OnAnswer::Break(_)));
+    (!is_lost).then_some(page)
 }
 
 /// A request that has not reached the server yet.

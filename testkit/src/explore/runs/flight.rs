@@ -44,7 +44,7 @@ impl Flight {
     }
 
     /// Adds the part of the search to the names of the files, because several parts can run at the same time.
-    pub(crate) fn is_part(&mut self, part: &str) {
+    pub(crate) fn is_part(&mut self, part: &impl std::fmt::Display) {
         self.prefix = file_name(&format!("{}-part-{part}", self.prefix));
     }
 
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn parts_of_a_search_do_not_report_each_other_as_interrupted() {
         let [mut one, mut other] = [Flight::new(), Flight::new()];
-        one.is_part("1/2");
-        other.is_part("2/2");
+        one.is_part(&"1/2");
+        other.is_part(&"2/2");
         one.begins("thread", &Plan::default());
         assert_eq!(other.interrupted(), [""; 0]);
         assert_eq!(one.interrupted().len(), 1);
