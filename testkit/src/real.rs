@@ -220,7 +220,7 @@ impl Real {
         client
     }
 
-    /// Sends a GET. A path that is not served has no content.
+    /// Sends a GET. Returns null for a path that is not served.
     async fn read(&self, path: &str) -> Result<Value, kube::Error> {
         let request = Request::get(path)
             .header(http::header::USER_AGENT, TEST_CLIENT)

@@ -1,4 +1,4 @@
-//! Names with special characters, clients of users, crashes beside calls, late requests and long scenarios.
+//! Explorations with special characters in names, clients of users, failing calls, late requests or many steps.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

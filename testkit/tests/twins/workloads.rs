@@ -355,12 +355,12 @@ async fn each_proxy_has_loaded_the_recorded_config(cluster: &TestCluster, is_hea
     set(cluster, "proxy", "listen", "443").await;
 }
 
-/// Manages DNS records as external-dns does: beside each address, a text record names its owner, and the operator does
-/// not touch an address without its text record. A finalizer removes both.
+/// Manages DNS records like external-dns: a text record names the owner of each address, and the operator does not
+/// change addresses without its text record. A finalizer removes both records.
 ///
-/// The healthy variant creates the text record before the address, and deletes it after the address: what it has
-/// created is always its own. The buggy variant creates the address first. After a crash or an error between the two,
-/// it takes its own address for the address of somebody else: it neither updates nor deletes it.
+/// The healthy variant creates the text record before the address, and deletes it after the address, so that it
+/// recognises each address that it has created. The buggy variant creates the address first. After a crash or an error
+/// between the two writes, it treats its own address as foreign, and neither updates nor deletes it.
 async fn record_belongs_to_the_operator(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |cached, cx| async move {
         let Some(parent) = live(&cx, &cached).await? else {

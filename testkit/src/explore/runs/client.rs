@@ -162,7 +162,7 @@ where
     Ok(response)
 }
 
-/// Waits for the response to a request. Records that the connection broke if there is none.
+/// Waits for the response to a request. If the request fails, records a broken connection.
 async fn recorded(
     gate: &Gate,
     life: &Life,
