@@ -6,6 +6,7 @@ mod definitions;
 mod deletes;
 mod devices;
 mod documents;
+mod evictions;
 mod faults;
 mod hidden;
 mod key_order;

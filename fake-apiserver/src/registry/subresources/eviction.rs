@@ -1,11 +1,12 @@
 //! `pods/eviction`: a delete that PodDisruptionBudgets may refuse (rule I3).
 
 use super::{SubresourceRequest, created, text_at, value_at};
+use crate::api::field::FieldErrors;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
-use crate::api::resource::GroupResource;
+use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::selector::LabelSelector;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
@@ -14,6 +15,7 @@ use crate::registry::answer::Written;
 use crate::registry::request::{Remarks, WriteRequest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::Decoded;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::decode::Wanted;
 use crate::registry::update::Change;
 
@@ -44,6 +46,7 @@ impl Registry {
         }
         let write = request.write(&write_options);
         let eviction = self.admission.mutate_posted(&write, eviction).await?;
+        check_options(&eviction)?;
         let eviction = self.admission.check_posted(&write, eviction).await?;
         let stored = self.reader.get(request.row, request.info, "").await?;
         let mut options = match eviction.get("deleteOptions") {
@@ -138,6 +141,24 @@ impl Registry {
     }
 }
 
+/// Refuses options with which a Pod cannot be evicted.
+fn check_options(eviction: &Object) -> Result<(), Status> {
+    const IGNORES_READ_ERRORS: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    let root = Cursor::root(eviction);
+    let options = root.at("deleteOptions");
+    if !options.is_true(IGNORES_READ_ERRORS) {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::new();
+    let why = "can not be set for pod eviction, try after removing the option";
+    errors.invalid(options.at(IGNORES_READ_ERRORS).path(), true, why);
+    let kind = GroupKind {
+        group: "policy".into(),
+        kind: "Eviction".into(),
+    };
+    Err(Status::invalid(&kind, eviction.name(), &errors))
+}
+
 /// Decodes the body, which may also have the version `policy/v1beta1`.
 fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
     let mut body = request.object.clone();
@@ -217,14 +238,17 @@ impl Spent<'_> {
             };
             Err(Status::forbidden(&resource, name, why))
         };
+        let allowed = number(budget, "disruptionsAllowed");
+        if allowed < 0 {
+            return forbidden("pdb disruptions allowed is negative");
+        }
         let unconfirmed = value_at(budget, &["status", "disruptedPods"]).and_then(Value::as_object);
         if unconfirmed.is_some_and(|it| it.len() > UNCONFIRMED_MAX) {
             return forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
         }
-        match number(budget, "disruptionsAllowed") {
-            ..0 => forbidden("pdb disruptions allowed is negative"),
+        match allowed {
             0 => Err(refused(exhausted(budget))),
-            1.. => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -238,15 +262,18 @@ fn exhausted(budget: &Object) -> String {
         .into_iter()
         .flatten()
         .find(|it| text(it, "type") == "DisruptionAllowed");
-    if let Some(condition) = allowed.filter(|it| text(it, "reason") == "SyncFailed") {
-        let message = text(condition, "message");
-        return format!("The disruption budget {name} does not allow evicting pods because it failed sync: {message}");
-    }
+    let explained = allowed.filter(|it| text(it, "status") == "False" && !text(it, "message").is_empty());
+    let explained = explained.map(|it| (text(it, "reason"), text(it, "message")));
     let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
-    if has <= needs {
-        return format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+    let refuses = format!("The disruption budget {name} does not allow evicting pods currently");
+    match explained {
+        Some((reason, message)) if reason == "SyncFailed" => {
+            format!("{refuses} because it failed sync: {message}")
+        }
+        _ if has <= needs => format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently"),
+        Some((reason, message)) => format!("{refuses} ({reason}): {message}"),
+        None => refuses,
     }
-    format!("The disruption budget {name} does not allow evicting pods currently")
 }
 
 impl Change for Spent<'_> {
@@ -302,8 +329,9 @@ impl Change for Evicted<'_> {
     }
 }
 
-/// Sets a condition in the status, replacing an existing one of the same type.
-pub(super) fn set_condition(object: &mut Object, condition: Value) {
+/// Sets a condition in the status, replacing an existing one of the same type. The time of the last transition is kept
+/// if the status of the condition is the same.
+pub(super) fn set_condition(object: &mut Object, mut condition: Value) {
     let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else {
         return;
     };
@@ -311,7 +339,12 @@ pub(super) fn set_condition(object: &mut Object, condition: Value) {
         return;
     };
     match conditions.iter_mut().find(|it| it.get("type") == condition.get("type")) {
-        Some(present) => *present = condition,
+        Some(present) => {
+            if present.get("status") == condition.get("status") {
+                condition["lastTransitionTime"] = present.get("lastTransitionTime").cloned().unwrap_or_default();
+            }
+            *present = condition;
+        }
         None => conditions.push(condition),
     }
 }
