@@ -1,5 +1,6 @@
 //! The kind CustomResourceDefinition: its defaults, validation and lifecycle.
 
+mod approval;
 #[cfg_attr(not(feature = "cel"), path = "budget/absent.rs")]
 mod budget;
 mod columns;

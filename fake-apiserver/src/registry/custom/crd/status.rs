@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::definition::{condition, condition_is};
 use super::super::schema::strings;
+use super::approval::Approval;
 use super::conversion;
 use crate::api::field::quote;
 use crate::api::json::{Map, Value, json};
@@ -19,13 +20,16 @@ pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.
 /// perform all writes of kube-apiserver, call this function until it returns `None`. After a change or a removal, call
 /// it for the other CRDs of the group as well, because names may have become available.
 pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
-    accept_names(crd, used, now).or_else(|| establish(crd, now))
+    let approved = || report_approval(crd, now);
+    approved()
+        .or_else(|| accept_names(crd, used, now))
+        .or_else(|| establish(crd, now))
 }
 
 /// Returns `true` if [`reconcile`] would not change a CRD, regardless of the names of other CRDs.
 pub(crate) fn is_settled(crd: &Object) -> bool {
     let wanted = CrdNames::wanted(crd);
-    condition_is(crd, "Established", "True") && wanted == CrdNames::accepted(crd)
+    condition_is(crd, "Established", "True") && wanted == CrdNames::accepted(crd) && report_approval(crd, "").is_none()
 }
 
 /// Returns `spec.group`.
@@ -147,6 +151,24 @@ impl CrdNames {
         }
         Value::Object(map)
     }
+}
+
+/// Returns the CRD with a condition about the approval of its group; `None` if the group needs no approval, or if the
+/// condition is up to date (rule O19).
+fn report_approval(crd: &Object, now: &str) -> Option<Object> {
+    const CONFORMS: &str = "KubernetesAPIApprovalPolicyConformant";
+    let approval = Approval::of(&Cursor::root(crd))?;
+    let (status, reason, message) = approval.condition();
+    let is_same = condition(crd, CONFORMS).is_some_and(|it| {
+        let it = Cursor::root(it);
+        it.text("status") == status && it.text("reason") == reason && it.text("message") == message
+    });
+    if is_same {
+        return None;
+    }
+    let mut next = crd.clone();
+    set_condition(&mut next, CONFORMS, status, reason, &message, now);
+    Some(next)
 }
 
 fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::definition::condition_is;
 use super::super::formats::Format;
 use super::super::json_type::JsonType;
+use super::approval::{self, Approval};
 use super::{conversion, defaults, rules, spec, status};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::json::{Map, Value, json};
@@ -16,8 +17,6 @@ use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::decode::ROOT_KEYWORDS;
 use crate::registry::types::edit::{default_text, default_value, items_mut, object_mut};
-
-pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// The strategy of CustomResourceDefinitions.
 #[derive(Debug)]
@@ -193,41 +192,16 @@ fn validate_accepted_names(crd: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// Checks the approval that is required for API groups of the Kubernetes community (rule O19).
 fn validate_approval(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
-    let group = crd.text("spec.group");
-    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|it| {
-        group
-            .strip_suffix(it)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    });
-    if !is_protected {
+    let Some(approval) = Approval::of(crd) else { return };
+    let keeps = |old: &Cursor<'_>| Approval::of(old).is_some_and(|it| it.is_like(approval));
+    let Some(rule) = approval.broken_rule().filter(|_| !old.is_some_and(keeps)) else {
         return;
-    }
-    let state = |crd: &Cursor<'_>| {
-        let value = approval(crd);
-        let is_url = value
-            .split_once("://")
-            .is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
-        (value.is_empty(), value.starts_with("unapproved"), is_url)
     };
-    let (is_missing, is_bypassed, is_url) = state(crd);
-    if is_bypassed || is_url || old.is_some_and(|old| state(old) == state(crd)) {
-        return;
+    let annotation = crd.entry_of("metadata.annotations", approval::ANNOTATION);
+    match approval {
+        Approval::Missing => errors.required(annotation, rule),
+        _ => errors.invalid(annotation, annotation.as_text(), rule),
     }
-    let annotation = crd.entry_of("metadata.annotations", APPROVAL);
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    let rule = format!("protected groups must have approval annotation \"{APPROVAL}\"");
-    if is_missing {
-        errors.required(annotation, format!("{rule}, {see}"));
-    } else {
-        let text = format!("{rule} with either a URL or a reason starting with \"unapproved\", {see}");
-        errors.invalid(annotation, annotation.as_text(), text);
-    }
-}
-
-fn approval<'a>(crd: &Cursor<'a>) -> &'a str {
-    let annotations = crd.map("metadata.annotations");
-    let value = annotations.and_then(|it| it.get(APPROVAL)?.as_str());
-    value.unwrap_or_default()
 }
 
 fn validate_preserve(crd: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {

@@ -1,8 +1,8 @@
 //! CRDs that kube-apiserver accepts or refuses.
 
 use super::super::tests::in_context;
+use super::approval::ANNOTATION as APPROVAL;
 use super::status::CLEANUP_FINALIZER;
-use super::strategy::APPROVAL;
 use super::*;
 use crate::api::field::FieldErrors;
 use crate::api::json::{Value, json};
@@ -237,6 +237,49 @@ fn o19_protected_groups_need_an_approval() {
     crd.metadata_mut()
         .insert("annotations".into(), json!({APPROVAL: "unapproved, a test"}));
     assert_eq!(errors(crd), Vec::<String>::new());
+}
+
+#[rstest::rstest]
+#[case::approved(
+    "https://example.com/pull/1",
+    "True",
+    "ApprovedAnnotation",
+    "approved in https://example.com/pull/1"
+)]
+#[case::not_approved(
+    "unapproved, a \"test\"",
+    "False",
+    "UnapprovedAnnotation",
+    r#"not approved: "unapproved, a \"test\"""#
+)]
+#[case::invalid(
+    "yes",
+    "False",
+    "InvalidAnnotation",
+    "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason \
+     starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
+)]
+#[case::missing(
+    "",
+    "False",
+    "MissingAnnotation",
+    "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
+     https://github.com/kubernetes/enhancements/pull/1111"
+)]
+fn o19_condition_reports_the_approval_of_a_protected_group(
+    #[case] annotation: &str,
+    #[case] status: &str,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let mut crd = crd_with(json!([plain()]), json!({"group": "x.k8s.io"}));
+    let metadata = crd.metadata_mut();
+    metadata.insert("name".into(), "widgets.x.k8s.io".into());
+    metadata.insert("annotations".into(), json!({APPROVAL: annotation}));
+    let (settled, writes) = settled(created(crd), &[]);
+    let expected = condition("KubernetesAPIApprovalPolicyConformant", status, reason, message);
+    assert_eq!((writes, &settled["status"]["conditions"][0]), (3, &expected));
+    assert!(is_settled(&settled));
 }
 
 fn settled(mut crd: Object, others: &[Object]) -> (Object, usize) {
