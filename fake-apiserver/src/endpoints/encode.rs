@@ -470,8 +470,18 @@ fn bounded(warnings: &[String]) -> Vec<&str> {
     all
 }
 
+/// Adds a warning before all others. Go adds warnings about deprecated kinds before it handles the request.
+pub(crate) fn add_first_warning(headers: &mut HeaderMap, text: &str) {
+    let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
+    headers.remove(WARNING);
+    add_warning(headers, text);
+    for value in others {
+        headers.append(WARNING, value);
+    }
+}
+
 /// Adds `Warning: 299 - "text"`, unless the text has a control character (`NewWarningHeader`).
-pub(crate) fn add_warning(headers: &mut HeaderMap, text: &str) {
+fn add_warning(headers: &mut HeaderMap, text: &str) {
     if text.chars().any(char::is_control) {
         return;
     }

@@ -142,7 +142,7 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
     };
     let headers = response.headers_mut();
     if let Some(text) = call.deprecation.as_ref().filter(|_| !(call.has_routes && is_unrouted)) {
-        encode::add_warning(headers, text);
+        encode::add_first_warning(headers, text);
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -1,11 +1,11 @@
-//! Custom resources with a deleted CRD, and paths with the wrong scope.
+//! Custom resources with a deleted CRD or with unusual schemas, and paths with the wrong scope.
 
 use fake_apiserver::ApiServer;
 use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{APPLY, causes, get, message, post, put, send, with};
+use crate::ask::{APPLY, MERGE, causes, get, message, post, put, send, warnings, with};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const FOOS: &str = "/apis/e.com/v1/namespaces/default/foos";
@@ -284,4 +284,81 @@ async fn missing_stored_version_is_reported_once() {
     let causes = causes(&put(&server, &path, &definition).await);
     let start = "status.storedVersions[2]: Invalid value: \"v0\": missing from spec.versions; v0 was previously";
     assert!(causes.len() == 1 && causes[0].starts_with(start), "{causes:?}");
+}
+
+/// Returns a server with a custom resource; `version` adds fields to its version.
+async fn server_with(properties: Value, version: &Value) -> ApiServer {
+    let server = ApiServer::start();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+    let mut served = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    for (key, value) in version.as_object().into_iter().flatten() {
+        served[key] = value.clone();
+    }
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"}, "versions": [served]}});
+    assert_eq!(post(&server, DEFINITIONS, &definition).await.0, 201);
+    server
+}
+
+#[tokio::test]
+async fn deprecation_of_a_version_is_the_first_warning() {
+    let deprecated = json!({"deprecated": true, "deprecationWarning": "use v2"});
+    let server = server_with(json!({}), &deprecated).await;
+    let mut object = foo("a");
+    object["extra"] = json!(1);
+    let path = format!("{FOOS}?fieldValidation=Warn");
+    let expected = ["use v2", "unknown field \"extra\""];
+    assert_eq!(warnings(&server, &path, &object).await, expected);
+}
+
+#[tokio::test]
+async fn scale_does_not_store_replicas_that_the_schema_lacks() {
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let subresources = json!({"subresources": {"scale": scale}});
+    let server = server_with(json!({"spec": {"type": "object"}}), &subresources).await;
+    let mut object = foo("a");
+    object["spec"] = json!({});
+    assert_eq!(post(&server, FOOS, &object).await.0, 201);
+    let path = format!("{FOOS}/a/scale");
+    let (code, scale) = send(&server, "PATCH", &path, MERGE, &json!({"spec": {"replicas": 3}})).await;
+    assert_eq!((code, &scale["spec"]), (200, &json!({})));
+    assert_eq!(get(&server, &format!("{FOOS}/a")).await.1["spec"], json!({}));
+}
+
+#[rstest]
+#[case::number_as_a_string("string", json!(80), ".x: expected string, got &value.valueUnstructured{Value:80}")]
+#[case::string_as_a_number("integer", json!("a"), ".x: expected numeric (int or float), got string")]
+#[tokio::test]
+async fn declared_type_of_an_int_or_string_limits_managed_fields(
+    #[case] kind: &str,
+    #[case] value: Value,
+    #[case] why: &str,
+) {
+    let schema = json!({"x": {"type": kind, "x-kubernetes-int-or-string": true}});
+    let server = server_with(schema, &json!({})).await;
+    let mut object = foo("a");
+    object["x"] = value;
+    let (code, created) = post(&server, FOOS, &object).await;
+    assert_eq!(
+        (code, &created["metadata"]["managedFields"]),
+        (201, &Value::Null),
+        "{created}"
+    );
+    object["metadata"]["name"] = json!("b");
+    let path = format!("{FOOS}/b?fieldManager=m");
+    let (code, answer) = send(&server, "PATCH", &path, APPLY, &object).await;
+    let expected = format!("failed to create typed patch object (/b; e.com/v1, Kind=Foo): {why}");
+    assert_eq!((code, message(&answer)), (500, &*expected));
+}
+
+#[tokio::test]
+async fn crd_of_a_former_version_has_the_wrong_version() {
+    let server = ApiServer::start();
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "version": "v1"}});
+    let (code, answer) = post(&server, DEFINITIONS, &definition).await;
+    let why = "the API version in the data (apiextensions.k8s.io/v1beta1) does not match the expected API version \
+               (apiextensions.k8s.io/v1)";
+    assert_eq!((code, message(&answer)), (400, why));
 }

@@ -144,9 +144,9 @@ impl CustomSchema for Structural {
     }
 
     fn form(&self) -> Form {
-        // Values that may be integers or strings have no `type` in the schema, so any scalar is accepted (schemaconv's
+        // Without a `type`, which most values that may be integers or strings lack, any scalar is accepted (schemaconv's
         // `parseSchema`).
-        match self.kind.filter(|_| !self.int_or_string) {
+        match self.kind {
             None => Form::Any,
             Some(JsonType::Array) => Form::List,
             Some(JsonType::Boolean) => Form::Boolean,

@@ -9,7 +9,8 @@ use crate::api::request_info::Verb;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::registry::answer::{Answer, Written};
-use crate::registry::custom::definition::{CustomResource, ScalePaths};
+use crate::registry::custom::decode;
+use crate::registry::custom::definition::{CustomResource, CustomVersion, ScalePaths};
 use crate::registry::custom::scale as custom;
 use crate::registry::kinds::metadata;
 use crate::registry::managed_fields::{self, Manager, ScaleFields, Types};
@@ -67,24 +68,28 @@ impl Registry {
 enum Source<'a> {
     /// The fields common to all built-in kinds.
     Builtin,
-    /// The paths defined by a CRD.
-    Custom(&'a CustomResource, &'a ScalePaths),
+    /// The paths that a version of a CRD defines.
+    Custom(&'a CustomResource, &'a CustomVersion, &'a ScalePaths),
 }
 
 impl<'a> Source<'a> {
     fn of(request: &SubresourceRequest<'a>) -> Self {
-        let paths = request.row.custom_version().and_then(|version| version.scale.as_ref());
-        match request.row.custom_resource().zip(paths) {
-            Some((resource, paths)) => Source::Custom(resource, paths),
-            None => Source::Builtin,
-        }
+        let custom = || {
+            let version = request.row.custom_version()?;
+            Some(Source::Custom(
+                request.row.custom_resource()?,
+                version,
+                version.scale.as_ref()?,
+            ))
+        };
+        custom().unwrap_or(Source::Builtin)
     }
 
     /// Returns the Scale for a GET.
     fn shown(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
-            Source::Custom(_, paths) => custom::get(object, paths),
+            Source::Custom(_, _, paths) => custom::get(object, paths),
         }
     }
 
@@ -92,7 +97,7 @@ impl<'a> Source<'a> {
     fn live(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
-            Source::Custom(_, paths) => custom::before_update(object, paths),
+            Source::Custom(_, _, paths) => custom::before_update(object, paths),
         }
     }
 
@@ -100,7 +105,7 @@ impl<'a> Source<'a> {
     fn answered(self, object: &Object) -> Result<Object, Status> {
         match self {
             Source::Builtin => Ok(builtin(object)),
-            Source::Custom(_, paths) => custom::after_update(object, paths),
+            Source::Custom(_, _, paths) => custom::after_update(object, paths),
         }
     }
 
@@ -111,7 +116,12 @@ impl<'a> Source<'a> {
                 write_builtin(object, scale);
                 Ok(())
             }
-            Source::Custom(_, paths) => custom::update(object, scale, paths),
+            Source::Custom(_, version, paths) => {
+                custom::update(object, scale, paths)?;
+                // Replicas are not stored if the schema lacks their field.
+                decode::convert(object, version);
+                Ok(())
+            }
         }
     }
 
@@ -119,7 +129,7 @@ impl<'a> Source<'a> {
     fn replica_paths(self, api_version: &str) -> Vec<(String, Vec<&'a str>)> {
         match self {
             Source::Builtin => vec![(api_version.to_owned(), vec!["spec", "replicas"])],
-            Source::Custom(resource, _) => {
+            Source::Custom(resource, _, _) => {
                 let path = |paths: &'a ScalePaths| paths.spec_replicas.trim_start_matches('.').split('.').collect();
                 let versions = resource.served.iter().chain([&resource.storage]);
                 versions

@@ -332,11 +332,12 @@ pub(super) static KINDS: [(&str, &str, &str, KubernetesVersion, u16); 313] = [
 
 /// Kinds in versions that are registered but not served, sorted.
 #[rustfmt::skip]
-pub(super) static UNSERVED: [(&str, &str, &str); 65] = [
+pub(super) static UNSERVED: [(&str, &str, &str); 66] = [
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"),
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
     ("apps", "v1beta1", "ControllerRevision"),
     ("apps", "v1beta1", "Deployment"),
     ("apps", "v1beta1", "Scale"),
