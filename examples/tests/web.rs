@@ -113,7 +113,7 @@ async fn failed_requests_are_retried(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn restart_and_expired_watch_cause_no_change(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn restart_and_expired_watch_do_not_change_objects(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = TestCluster::builder().crd::<Web>().start();
     let running = on.run(&cluster);
     cluster.create(web("shop", 1)).await;
@@ -128,7 +128,7 @@ async fn restart_and_expired_watch_cause_no_change(#[values(On::Informer, On::Ku
 }
 
 #[tokio::test(start_paused = true)]
-async fn unchanged_web_causes_no_request() {
+async fn operator_does_not_send_requests_if_only_labels_change() {
     let cluster = On::Informer.start();
     cluster.create(web("shop", 1)).await;
     cluster.settle().await;

@@ -108,7 +108,7 @@ mod tests {
     #[case("*/*, application/json;q=0.1", &["json", "*"])]
     #[case("application/*, application/yaml", &["yaml", "*"])]
     #[case("banana, a/b/c, *, text/html;q=x", &["html", "*"])]
-    fn a17_accept_clauses_are_tried_in_the_order_of_kube_apiserver(#[case] header: &str, #[case] subtypes: &[&str]) {
+    fn a17_accept_clauses_have_the_same_order_as_in_kube_apiserver(#[case] header: &str, #[case] subtypes: &[&str]) {
         let found: Vec<_> = clauses(header).iter().map(|it| it.subtype).collect();
         assert_eq!(found, subtypes);
     }

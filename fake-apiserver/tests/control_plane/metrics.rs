@@ -165,7 +165,7 @@ async fn component_statuses_are_not_stored_and_not_counted() {
 
 /// The help text of a metric includes its stability level, except for process metrics.
 #[tokio::test(start_paused = true)]
-async fn process_start_metric_has_the_help_text_of_kube_apiserver() {
+async fn process_start_metric_has_the_same_help_text_as_kube_apiserver() {
     let page = page(&ApiServer::start()).await;
     let help = "\n# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.\n";
     assert!(page.contains(help), "{page}");

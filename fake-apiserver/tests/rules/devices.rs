@@ -104,7 +104,7 @@ async fn device_binding_conditions_require_binding_failure_conditions() {
 }
 
 #[tokio::test]
-async fn metadata_of_resource_claim_templates_may_only_have_labels_and_annotations() {
+async fn claim_metadata_in_templates_may_only_have_labels_and_annotations() {
     let metadata = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}, "name": "n", "namespace": "x", "uid": "u",
         "finalizers": ["a.b/c"], "deletionTimestamp": "2024-01-02T03:04:05Z"});
     let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});

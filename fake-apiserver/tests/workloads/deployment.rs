@@ -32,7 +32,7 @@ fn image(image: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn completed_rollout_has_the_conditions_of_kubernetes() {
+async fn rollout_reports_the_same_conditions_as_kubernetes() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 3)).await;
     cluster.pass(0.5).await;

@@ -75,7 +75,7 @@ async fn finalizer_is_only_written_to_the_newest_version() {
 #[case::removing_a_missing_finalizer(Some(vec!["example.com/other".to_owned()]), false)]
 #[case::removing_from_an_object_without_finalizers(None, false)]
 #[tokio::test(start_paused = true)]
-async fn finalizer_without_a_change_causes_no_request(#[case] finalizers: Option<Vec<String>>, #[case] is_added: bool) {
+async fn unchanged_finalizers_are_not_written(#[case] finalizers: Option<Vec<String>>, #[case] is_added: bool) {
     let cluster = TestCluster::start();
     cluster
         .create(config_map("m").set("metadata.finalizers", &finalizers))

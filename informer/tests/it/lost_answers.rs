@@ -138,7 +138,7 @@ async fn read_waits_a_limited_time_for_many_lost_responses(#[case] unanswered: u
 
 /// The cache receives the deletion and the new object at the same time.
 #[tokio::test(start_paused = true)]
-async fn key_that_deleted_an_object_is_not_held_back_by_a_new_object_of_that_name() {
+async fn recreated_object_does_not_hold_back_the_key_whose_reconcile_deleted_it() {
     let cluster = TestCluster::start();
     cluster.create(secret("s")).await;
     let factory = SharedInformerFactory::new(cluster.client_named("cache"));

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     fn wait(text: &str) -> Wait {
-        serde_saphyr::from_str(&format!("{{object: pods/a, {text}}}")).expect("the step is a wait")
+        serde_saphyr::from_str(&format!("{{object: pods/a, {text}}}")).expect("the wait can be parsed")
     }
 
     #[rstest::rstest]

@@ -239,7 +239,7 @@ fn server_layers_only_depend_on_lower_ones() {
         };
         for (number, named) in source.named_layers() {
             if named != layer && arrows.contains_key(named.as_str()) && !allowed.contains(&named.as_str()) {
-                faults.add(&source, number, &format!("`{layer}` may not name `{named}`"));
+                faults.add(&source, number, &format!("`{layer}` must not refer to `{named}`"));
             }
         }
     }
@@ -257,7 +257,11 @@ fn registry_modules_only_depend_on_lower_ones() {
         let room = source.parts()[1].trim_end_matches(".rs").to_owned();
         for (number, named) in source.named_below(&["registry"]) {
             if named != room && !allowed.contains(&named.as_str()) {
-                faults.add(&source, number, &format!("`registry/{room}` may not name `{named}`"));
+                faults.add(
+                    &source,
+                    number,
+                    &format!("`registry/{room}` must not refer to `{named}`"),
+                );
             }
         }
     }
@@ -270,7 +274,7 @@ fn server_terms_only_occur_in_their_layers() {
     for source in sources("fake-apiserver/src") {
         for (word, homes) in SERVER_WORDS {
             if !homes.contains(&source.layer()) {
-                faults.add_lines(&source, word, &format!("`{word}` is for {homes:?} only"));
+                faults.add_lines(&source, word, &format!("`{word}` is only permitted in {homes:?}"));
             }
         }
     }
@@ -278,12 +282,12 @@ fn server_terms_only_occur_in_their_layers() {
 }
 
 #[test]
-fn crates_have_no_circular_dependencies() {
+fn crates_do_not_refer_to_forbidden_crates() {
     let mut faults = Faults::default();
     for (name, words) in CRATE_WORDS {
         for source in sources(&format!("{name}/src")) {
             for word in *words {
-                faults.add_lines(&source, word, &format!("`{name}` may not name `{word}`"));
+                faults.add_lines(&source, word, &format!("`{name}` must not refer to `{word}`"));
             }
         }
     }

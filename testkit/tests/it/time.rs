@@ -170,7 +170,7 @@ async fn loop_without_a_wait_is_reported() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_without_effect_do_not_delay_settling_next_to_a_change_of_another_object(cluster: TestCluster) {
+async fn writes_without_effect_do_not_delay_settling_while_another_object_changes(cluster: TestCluster) {
     cluster.create(config_map("a").data("same", "1")).await;
     let client = cluster.client();
     cluster.run(async move {

@@ -278,7 +278,7 @@ mod tests {
     #[case("n<6,n>1", true)]
     #[case("app>1", false)]
     #[case("in in (in,notin)", false)]
-    fn f1_every_operator_selects_labels(#[case] text: &str, #[case] expected: bool) {
+    fn f1_label_selector_operators_match_labels(#[case] text: &str, #[case] expected: bool) {
         let labels = [("app", "x"), ("tier", "web"), ("n", "5"), ("empty", "")];
         assert_eq!(selects(text, &labels), expected);
     }

@@ -160,7 +160,7 @@ fn n8_openapi_writes_declare_field_validation() {
 }
 
 #[test]
-fn parameters_have_the_descriptions_of_kube_apiserver() {
+fn parameters_have_the_same_descriptions_as_in_kube_apiserver() {
     with_builtins(|api| {
         let (apps, core) = (document(&api, "apis/apps/v1"), document(&api, "api/v1"));
         let described = |place: &Value, name: &str| -> String {
@@ -213,7 +213,7 @@ fn parameters_have_the_descriptions_of_kube_apiserver() {
 #[case::delete_options("body-2Y1dVQaQ", "/api/v1/namespaces/{name}")]
 #[case::log_options("container-1GeXxFDC", "/api/v1/namespaces/{namespace}/pods/{name}/log")]
 #[case::path_of_a_log_file("logpath-Noq7euwC", "/logs/{logpath}")]
-fn v2_shared_parameters_have_the_names_of_kube_apiserver(#[case] name: &str, #[case] path: &str) {
+fn v2_shared_parameters_have_the_same_names_as_in_kube_apiserver(#[case] name: &str, #[case] path: &str) {
     with_builtins(|api| {
         let document: Value = serde_json::from_slice(&v2(&api, "", "").body).expect("the text is valid JSON");
         assert!(

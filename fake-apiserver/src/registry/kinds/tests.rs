@@ -89,7 +89,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn created_objects_equal_the_recordings_of_kube_apiserver() {
+async fn created_objects_equal_objects_recorded_from_kube_apiserver() {
     let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
     let mut wrong = Vec::new();
     // Without CEL, expressions are refused.

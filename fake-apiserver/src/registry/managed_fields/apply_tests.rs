@@ -331,7 +331,7 @@ impl Replay {
 }
 
 #[test]
-fn h_field_ownership_equals_the_recordings_of_kube_apiserver() {
+fn h_field_ownership_equals_recordings_from_kube_apiserver() {
     let text = RECORDED
         .replace("${ns}", "$ns")
         .replace("${u}", "$u")

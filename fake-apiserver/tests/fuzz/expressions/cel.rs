@@ -248,7 +248,7 @@ fn large_expression_is_accepted_or_refused(#[case] rule: String, #[case] code: u
 #[case(format!("// it's\n1{} > 1", "+1".repeat(300)), "expression recursion limit exceeded: 250")]
 #[case(format!("'a\n1{} > 1", "+1".repeat(100)), "Syntax error: token recognition error at: ''a")]
 #[case(format!("'{}' == ''", "a".repeat(100_001)), "expression code point size exceeds limit")]
-fn limit_error_has_the_message_of_kube_apiserver(#[case] rule: String, #[case] expected: &str) {
+fn limit_error_has_the_same_message_as_in_kube_apiserver(#[case] rule: String, #[case] expected: &str) {
     let answer = ask_once(&[], &post(CRDS, &crd(&rule)));
     assert!(
         answer.code == 422 && answer.message().contains(expected),

@@ -130,7 +130,7 @@ fn nested_loops_multiply_their_costs(#[case] rule: &str, #[case] with_ten: u64) 
 #[case::one_item("[1, 2].existsOne(i, v, v > 0)", 20)]
 #[case::list("[1, 2].transformList(i, v, v + 1)", 49)]
 #[case::part_of_a_list("[1, 2].transformList(i, v, v < 5, v + 1)", 53)]
-fn macros_with_two_variables_have_the_cost_of_kube_apiserver(#[case] rule: &str, #[case] expected: u64) {
+fn macros_with_two_variables_cost_the_same_as_in_kube_apiserver(#[case] rule: &str, #[case] expected: u64) {
     assert_eq!(cost(rule, &number()), expected);
 }
 
