@@ -3,7 +3,7 @@
 use crate::server::ApiServer;
 use crate::watch::Position;
 
-/// The state that a client reads; from [`ApiServer::replica`].
+/// The state that a client reads, returned by [`ApiServer::replica`].
 ///
 /// A cluster has several API servers, each with a cache of etcd's state that may lag. The reads of the client follow
 /// Kubernetes' rules for such a cache:

@@ -143,9 +143,11 @@ pub(super) fn text(uri: &Uri, name: &str) -> String {
 pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
     parameter(uri, name)
         .map(|value| {
-            value
-                .parse()
-                .map_err(|_| Refusal::bad(format!("the parameter {name}={value} is not a non-negative integer")))
+            value.parse().map_err(|_| {
+                Refusal::bad(format!(
+                    "parameter {name} must be a non-negative integer, not {value:?}"
+                ))
+            })
         })
         .transpose()
 }

@@ -1,5 +1,5 @@
-//! `Header`: the metadata that caches need. It is parsed in a single pass, which also checks that the object is valid
-//! JSON.
+//! `Header`: the metadata that caches need. It is usually parsed in a single pass, which also checks that the object is
+//! valid JSON.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -233,7 +233,7 @@ impl Write {
             Written::Unknown(_) => {
                 format!(
                     "the response to a write of this process to {collection} {key} was lost, and the server has not \
-                     returned its current version"
+                     returned the object's current version since"
                 )
             }
         }

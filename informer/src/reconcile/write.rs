@@ -234,7 +234,7 @@ fn relation(known: &Write, new: &Write) -> Relation {
 }
 
 /// Returns `true` if a cache at version `at` has reached `version`. Also returns `true` if `version` is empty, or if
-/// the two versions cannot be compared, unless `at` is empty.
+/// `at` is not empty and the two versions cannot be compared.
 fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
     if version.is_empty() {
         return true;

@@ -26,7 +26,7 @@ pub(super) type SeriesKey = [String; 7];
 /// Decision on an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Write a new event, after the last counts of series that have ended.
+    /// Write the last counts of series that have ended, and then the new event.
     Create(Vec<Count>),
     /// Write this count to an existing Event.
     Count(Box<Count>),

@@ -151,7 +151,8 @@ impl Trust {
         })
     }
 
-    /// Adds the CA bundle to webhook configurations that refer to a Service and do not have a bundle.
+    /// Sets the CA bundle of webhook configurations that refer to a Service, unless they already have a bundle with a
+    /// PEM certificate.
     pub(crate) fn add_to(&self, object: &mut Value) {
         if self.files.is_none() || !is_configuration(object) {
             return;

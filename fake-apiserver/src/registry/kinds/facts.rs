@@ -99,7 +99,8 @@ pub(crate) enum FieldLabels {
     /// Only `metadata.name` and `metadata.namespace`. Other labels are refused with `"x" is not a known field selector:
     /// only "metadata.name", "metadata.namespace"`.
     Default,
-    /// The listed labels and `metadata.name`. Other labels are refused with the message `refusal`.
+    /// The listed labels, their aliases, `metadata.name`, and `metadata.namespace` if `namespace` is set. Other labels
+    /// are refused with the message `refusal`.
     These {
         /// The supported labels other than `metadata.name` and `metadata.namespace`.
         labels: &'static [&'static str],

@@ -41,26 +41,31 @@ pub enum Oracle {
     /// runs. The states at which the scenario settles are compared as well.
     EndState => end_state::ROW,
     /// If the status of the object of [`explore_spec`](crate::explore::explore_spec), or one of its conditions, has an
-    /// `observedGeneration`, it is the newest generation at the end. Other explorations do not check it.
+    /// `observedGeneration`, it is the newest generation at the end, unless it is older in the run without faults as
+    /// well. Other explorations do not check it.
     ObservedGeneration => observed_generation::ROW,
     /// The copies of a value that a controller generated are equal at the end. A value counts as generated if it
     /// differs between runs without faults, each of which draws different random numbers: a password, a cookie, a port.
     /// Fails if a controller generates a value again while another object, or an external system, still contains the
     /// old value.
     GeneratedValues => generated_values::ROW,
-    /// A client that lists with a limit greater than one reads all pages.
+    /// A client that lists with a limit greater than one reads all pages. Only runs without faults, and runs in which
+    /// smaller pages are the only fault, are checked.
     Pages => pages::ROW,
-    /// A restart of a controller after all work has been done changes nothing.
+    /// A restart of a controller after all work has been done changes nothing, except for heartbeats and for objects
+    /// with a time in their names.
     Idempotence => idempotence::ROW,
-    /// The objects that a controller creates for an owner either all have an ownerReference or all lack one. Fails for
-    /// an object without an ownerReference if it is named after an object in its namespace that owns other objects of
-    /// the same controller and does not have a finalizer. Volumes, their claims and their snapshots are exempt.
+    /// Either all objects that a controller creates for an owner have an ownerReference, or none of them has one. An
+    /// object belongs to the owner if its name begins with the owner's name and both are in the same namespace. Owners
+    /// with a finalizer are exempt, and so are volumes, their claims and their snapshots. Only the run without faults
+    /// is checked.
     Owners => owners::ROW,
     /// Fields outside of `metadata` and `status` do not return to an earlier value, unless they also do so in the run
-    /// without faults. Runs with faults that delay single messages, stop a process, or let a client read an older
-    /// state, are exempt.
+    /// without faults. Exempt are objects that only the server's workers wrote, and runs with a fault that delays a
+    /// single request or event, suspends a process, or lets a client read an older state.
     Rollback => rollback::ROW,
-    /// Objects are not created or deleted more often than in the run without faults.
+    /// Objects are not created or deleted more often than in the run without faults. Runs that only change the spec are
+    /// exempt.
     CreatesAndDeletes => creates_and_deletes::ROW,
     /// A run has at most 200 messages plus ten times the messages of the reference. The limit is higher if the server's
     /// workers send requests, or if the run waits for the correct state. Without this oracle a controller may continue

@@ -17,8 +17,8 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     let mut other = run(config, world, &nothing, Role::Other, None);
     if let Some(violation) = other.violations.first() {
         first.notes.push(format!(
-            "a run without faults fails with other uids, random numbers and time of day, so values that depend on them \
-             are compared: {violation}"
+            "a run without faults fails with different uids, random numbers and times of day, so values that depend on \
+             them are compared: {violation}"
         ));
     }
     other.end = end_of(&other, &first);

@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) stop: Arc<AtomicBool>,
     /// Set when the search is over. Runs in real time that are still trying a plan then stop early.
     pub(crate) is_over: AtomicBool,
-    /// Set if a wrong state was judged too early. Later runs wait longer before they judge a wrong state.
+    /// Set if a run failed too early because of a wrong state. Later runs wait longer before they fail.
     pub(crate) is_patient: AtomicBool,
     /// Called at the end of each run, while its cluster still exists.
     pub(crate) linger: Option<Linger>,
@@ -148,9 +148,9 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
-    /// A run that tries a plan. It may judge a wrong state early: in virtual time after `within`, in real time once the
-    /// state no longer changes. In real time, it also ends when the search ends. Failures are confirmed by `Usual`
-    /// runs.
+    /// A run that tries a plan. It may fail early because of a wrong state: in virtual time after `within`, in real
+    /// time once the state no longer changes. In real time, it also ends when the search ends. Failures are confirmed
+    /// by `Usual` runs.
     Tried,
     /// Same as `Usual`, but also records bodies and tracing output.
     Shown,

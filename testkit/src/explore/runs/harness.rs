@@ -31,7 +31,7 @@ pub(crate) struct Harness {
     pub(crate) gate: Gate,
     /// Action at each return of `settle`.
     pub(crate) mode: Mode,
-    /// Set if the run may judge a wrong state early; see `hasty.rs`.
+    /// Set if the run may fail early because of a wrong state; see `hasty.rs`.
     pub(crate) is_hasty: bool,
     /// Set if the state after each step is compared with the reference.
     pub(crate) compares: bool,

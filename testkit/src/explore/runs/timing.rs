@@ -8,7 +8,8 @@ pub(crate) const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 /// Time after `within` up to which an end state that becomes correct counts as slow, not as wrong.
 pub(crate) const SLOW: Duration = Duration::from_secs(3600);
 
-/// Maximum duration of faults that are not shortened in real time, such as a restart or a retry.
+/// Faults that are longer are shortened in real time, but not below this duration. Shorter faults are unchanged, except
+/// for crashes; see [`SHORT_DOWN`].
 const SHORT_WINDOW: Duration = Duration::from_secs(1);
 
 /// Downtime of a crashed process in real time, for crashes with a downtime of at most a second.

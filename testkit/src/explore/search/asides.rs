@@ -18,7 +18,7 @@ pub(crate) struct Asides {
     /// Descriptions of values that were assigned to objects in a different order from the reference, and the first plan
     /// with such values.
     permuted: Option<(Vec<String>, Plan)>,
-    /// Description of the first end state that depends on the order in which changes arrive.
+    /// Description of the first failure that depends on the timing of changes.
     pub(crate) first_come: Option<String>,
     /// Failures that could not be confirmed in time, oldest first.
     pub(crate) unconfirmed: Vec<(Plan, Violation)>,

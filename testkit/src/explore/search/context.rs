@@ -47,7 +47,7 @@ impl Runs<'_> {
         self.made(plan, Role::Usual)
     }
 
-    /// Runs a plan on this thread. A wrong state may be judged early.
+    /// Runs a plan on this thread. It may fail early because of a wrong state.
     pub(crate) fn early(&self, plan: &Plan) -> Outcome {
         self.made(plan, Role::Tried)
     }

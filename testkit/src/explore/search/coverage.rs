@@ -29,7 +29,7 @@ pub struct Coverage {
     pub orders: u64,
     /// Number of random schedules that were tried.
     pub swarms: u64,
-    /// Number of runs that could not be judged: an assertion of the scenario failed before the end of the faults, and
+    /// Number of runs that could not be checked: an assertion of the scenario failed before the end of the faults, and
     /// the reference does not contain the state to compare with.
     pub unjudged: u64,
     /// Number of different combinations of client, verb, object, lag of the client's view, and outcome among the

@@ -59,7 +59,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
         let rivals = || has_rivals.then(|| suspect.rivals()).flatten();
         pauses().or_else(arrives).or_else(merges).or_else(rivals)
     });
-    dependence.map(|it| format!("the end state depends on {it} (to replay: EXPLORE_REPLAY='{plan}')"))
+    dependence.map(|it| format!("the failure depends on {it} (to replay: EXPLORE_REPLAY='{plan}')"))
 }
 
 /// Returns `true` if the test makes changes at the same time, which controllers may observe together.
@@ -127,7 +127,7 @@ impl Suspect<'_> {
         let is_late = |time| self.is_same(&self.made(Faultless::Late(time)));
         (is_late(LAST) || self.failed.faults_end.is_some_and(is_late)).then(|| {
             format!(
-                "the order in which changes arrive: the end state is the same in a run without faults in which {} \
+                "the order in which changes arrive: the violations are the same in a run without faults in which {} \
                  starts late",
                 given(self.client)
             )

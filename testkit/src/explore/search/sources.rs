@@ -172,7 +172,7 @@ struct Parts<'s, 'a> {
     tried: Vec<(usize, Tried)>,
 }
 
-/// The kind of a plan of `Parts`.
+/// The stage of [`Parts`] from which a plan comes.
 #[derive(Clone)]
 enum Part {
     First(usize, Candidate),
