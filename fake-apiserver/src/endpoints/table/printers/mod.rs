@@ -25,11 +25,11 @@ pub(super) use pod::row_conditions as pod_row_conditions;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     pub(super) columns: &'static [Column],
-    /// One cell for each column.
+    /// Returns one cell for each column, except for IPAddresses, which have an additional cell.
     pub(super) cells: fn(TableRow<'_>) -> Vec<Value>,
 }
 
-/// The name and the age of an object; the first and the last cell of many kinds.
+/// Printer of kinds that only have the columns Name and Age.
 const NAME_AND_AGE: Printer = Printer {
     columns: &[NAME, AGE],
     cells: |row| vec![row.name(), row.age()],

@@ -237,7 +237,7 @@ pub(super) const INGRESS: Printer = Printer {
     },
 };
 
-/// Returns the first three hosts, and the number of further rules.
+/// Returns the first three hosts. If further rules follow the third host, appends the number of rules minus three.
 fn hosts(rules: Field<'_>) -> String {
     let mut list = Vec::new();
     let mut more = false;
