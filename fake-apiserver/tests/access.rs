@@ -154,7 +154,7 @@ async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] m
 
 /// Otherwise, a rule with `resourceNames` would allow the deletion of a collection.
 #[tokio::test(start_paused = true)]
-async fn field_selector_is_no_name_if_a_collection_is_deleted() {
+async fn field_selector_does_not_count_as_name_if_a_collection_is_deleted() {
     let server = rbac().start();
     let path = format!("{SECRETS}?fieldSelector=metadata.name%3Da");
     let dev = Ask::of(&server).token("dev-token");

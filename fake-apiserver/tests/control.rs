@@ -131,7 +131,7 @@ fn authors(server: &Server, uid: &Value) -> Vec<Value> {
 #[case::reset(json!({"reset": "after"}), "connection reset, but executed")]
 #[case::status(json!({"status": {"code": 500, "applied": true}}), "500 InternalError, but executed")]
 #[case::truncate(json!({"truncate": 10}), "cut after 10 bytes")]
-fn write_without_a_response_has_an_author(#[case] effect: Value, #[case] fault: &str) {
+fn write_with_a_lost_response_has_an_author(#[case] effect: Value, #[case] fault: &str) {
     let server = controlled();
     let rule = json!({"effect": effect, "on": {"verbs": ["create", "patch", "delete"], "client": "socket"}});
     let id = control(&server, "POST", "/_fake/faults", rule)["id"].clone();

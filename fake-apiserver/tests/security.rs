@@ -46,7 +46,7 @@ const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":
 #[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
 #[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
 #[case::list_of_operations("deny", "GET /_fake", "", 401)]
-fn control_api_requires_authentication(
+fn control_api_refuses_anonymous_and_ordinary_users(
     #[case] anonymous: &str,
     #[case] request: &str,
     #[case] body: &str,
@@ -263,7 +263,7 @@ fn credentials_can_be_required_without_authorization() {
 #[case::anonymous_denied(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
 #[case::rbac_with_anonymous_without_rights(
     &["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
-fn listening_beyond_loopback_needs_authorization(#[case] args: &[&str], #[case] starts: bool) {
+fn insecure_servers_only_listen_beyond_loopback_on_request(#[case] args: &[&str], #[case] starts: bool) {
     if starts {
         let server = Server::start(args);
         assert!(server.url.starts_with("http://127.0.0.1:"), "{}", server.url);

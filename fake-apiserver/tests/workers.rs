@@ -403,7 +403,7 @@ async fn s3_circular_owners_are_collected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_owner_in_another_namespace_is_ignored_with_an_event() {
+async fn s5_owner_in_another_namespace_counts_as_missing_and_is_reported() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(
@@ -444,7 +444,7 @@ async fn s5_owner_in_another_namespace_is_ignored_with_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_dependent_of_an_unknown_kind_waits_without_further_requests() {
+async fn s5_dependent_of_an_owner_of_an_unserved_kind_waits_without_requests() {
     let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
     let absent = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "no-such-uid"});
     create(&server, 0, "default", &owned(0, "child", &[&absent])).await;
@@ -729,7 +729,7 @@ async fn minutes(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_events_expire_an_hour_after_their_last_write_and_watchers_are_notified() {
+async fn r7_events_expire_an_hour_after_their_last_write_and_watchers_are_notified() {
     let server = ApiServer::start();
     let version = server.resource_version();
     let path = format!("/api/v1/events?watch=1&resourceVersion={version}&timeoutSeconds=7200");
@@ -768,7 +768,7 @@ async fn f7_events_expire_an_hour_after_their_last_write_and_watchers_are_notifi
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_event_lifetime_is_configurable() {
+async fn r7_event_lifetime_is_configurable() {
     for (ttl, kept) in [
         (None, 1),
         (Some(Duration::from_secs(7200)), 1),
@@ -782,7 +782,7 @@ async fn f7_event_lifetime_is_configurable() {
 }
 
 #[test]
-fn f7_events_expire_in_every_runtime_of_a_server() {
+fn r7_events_expire_in_every_runtime_of_a_server() {
     let server = ApiServer::start();
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -798,7 +798,7 @@ fn f7_events_expire_in_every_runtime_of_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_event_lifetimes_restart_after_a_restore_and_continue_in_a_fork() {
+async fn r7_event_lifetimes_restart_after_a_restore_and_continue_in_a_fork() {
     let server = ApiServer::start();
     event(&server, "a").await;
     let state = server.snapshot();
@@ -813,7 +813,7 @@ async fn f7_event_lifetimes_restart_after_a_restore_and_continue_in_a_fork() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_recreated_event_has_a_new_lifetime() {
+async fn r7_recreated_event_has_a_new_lifetime() {
     let server = ApiServer::start();
     event(&server, "a").await;
     minutes(30).await;

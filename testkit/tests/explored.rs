@@ -272,7 +272,7 @@ fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] 
 }
 
 #[test]
-fn scenario_without_requests_is_not_explored() {
+fn scenario_without_requests_fails_the_exploration() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(pod("web-0")).await;
     })

@@ -465,7 +465,7 @@ mod tests {
         false,
         "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"
     )]
-    fn h1_field_manager_comes_from_the_parameter_or_user_agent(
+    fn h1_field_manager_is_required_for_applies_and_must_be_printable(
         #[case] query: &str,
         #[case] apply: bool,
         #[case] refusal: &str,

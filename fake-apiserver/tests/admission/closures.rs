@@ -312,7 +312,7 @@ async fn p2_failed_connect_request_returns_admission_warnings() {
 
 /// Go's handler of a collection calls admission for each object, although the request contains no name.
 #[tokio::test(start_paused = true)]
-async fn p3_admission_requests_of_a_collection_delete_have_no_name() {
+async fn p2_admission_requests_of_a_collection_delete_have_no_name() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()

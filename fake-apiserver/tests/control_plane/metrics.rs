@@ -158,7 +158,7 @@ async fn objects_are_counted_by_stored_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn component_statuses_are_not_stored_and_not_counted() {
+async fn component_statuses_do_not_appear_in_the_metrics() {
     let page = page(&ApiServer::start()).await;
     assert!(!page.contains("componentstatuses"), "{page}");
 }

@@ -45,7 +45,7 @@ async fn truncated_response_breaks_the_connection_of_a_client_with_a_skewed_cloc
 }
 
 #[tokio::test]
-async fn whole_response_that_breaks_is_a_bad_gateway() {
+async fn broken_response_is_returned_as_bad_gateway() {
     let server = truncating().await;
     let answer = server.call(request("/api/v1/configmaps", "")).await;
     assert_eq!(answer.status(), 502);

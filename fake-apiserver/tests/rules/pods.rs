@@ -210,7 +210,7 @@ async fn pod_statuses_are_validated(#[case] status: Value, #[case] expected: &[&
 }
 
 #[tokio::test]
-async fn image_volume_digests_depend_on_a_feature_gate() {
+async fn image_volume_digests_are_dropped_while_the_feature_gate_is_disabled() {
     let server = ApiServer::start();
     let (_, made) = post(&server, PODS, &pod(&json!({}))).await;
     let mount = json!({"name": "v", "mountPath": "/m", "volumeStatus": {"image": {"imageRef": ""}}});

@@ -93,7 +93,7 @@ async fn autoscaler_scales_a_deployment_by_an_external_metric(
 #[case::scale_up_disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
 #[case::scale_down_without_stabilization(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
 #[tokio::test(start_paused = true)]
-async fn autoscaler_behavior_limits_scaling(
+async fn behavior_of_an_autoscaler_determines_scaling(
     #[case] behavior: Value,
     #[case] usage: &str,
     #[case] after: f64,

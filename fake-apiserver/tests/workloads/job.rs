@@ -76,7 +76,7 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
     "FailedIndexes", "Job has failed indexes",
 )]
 #[tokio::test(start_paused = true)]
-async fn job_fails_after_its_back_off_limit(
+async fn failed_job_reports_the_reason_of_its_failure(
     #[case] spec: Value,
     #[case] code: i32,
     #[case] after: f64,

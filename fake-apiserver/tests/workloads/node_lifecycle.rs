@@ -181,7 +181,7 @@ async fn stopped_node_is_lost_and_its_pods_are_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_stopped_node_do_not_change() {
+async fn deleted_pod_of_a_stopped_node_is_kept_until_the_node_starts() {
     let cluster = with_a_pod().await;
     let name = cluster.pods().await[0]["metadata"]["name"].clone();
     let name = name.as_str().unwrap_or_default();

@@ -69,7 +69,7 @@ async fn readiness_follows_the_probe(#[case] script: PodScript, #[case] expected
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_readiness_removes_the_pod_from_its_service() {
+async fn repeated_probe_failures_make_a_running_container_unready() {
     let cluster = running(PodScript::default(), "Always").await;
     cluster.pass(2.0).await;
     let script = PodScript::default().probe_fails(ProbeKind::Readiness, ..);
@@ -133,7 +133,7 @@ async fn failed_probe_restarts_the_container(
 }
 
 #[tokio::test(start_paused = true)]
-async fn probes_without_a_script_make_no_requests() {
+async fn probes_without_a_script_do_not_write_to_the_server() {
     let cluster = running(PodScript::default(), "Always").await;
     cluster.pass(5.0).await;
     let revision = cluster.0.resource_version();

@@ -229,7 +229,7 @@ async fn adoption_and_release_only_patch_the_own_reference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubelet_names_the_uid_in_patches_of_the_status() {
+async fn kubelet_sends_the_uid_in_patches_of_the_status() {
     let cluster = Cluster::start();
     let created = cluster.create(pod("mine")).await;
     cluster.pass(3.0).await;

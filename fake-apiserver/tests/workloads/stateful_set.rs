@@ -91,7 +91,7 @@ async fn parallel_pods_are_created_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stateful_set_pods_keep_their_volume_claims() {
+async fn volume_claims_are_kept_if_a_stateful_set_is_scaled_down() {
     let cluster = Cluster::start();
     cluster.create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disk"})).await;
     let claim = json!({

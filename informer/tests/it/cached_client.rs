@@ -313,7 +313,7 @@ async fn objects_are_deleted_by_key_precondition_or_selector() {
         ..DeleteParams::default()
     };
     let err = client.delete_with::<ConfigMap>(&key("a"), &other).await;
-    assert!(err.expect_err("the closure changes the name").is_conflict());
+    assert!(err.expect_err("the object has another uid").is_conflict());
     client
         .clone()
         .dry_run()

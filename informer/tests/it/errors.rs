@@ -143,7 +143,7 @@ async fn fenced_write_is_not_executed() {
     let elector = LeaderElector::new(lock, LeaderElectionConfig::new("a")).expect("the durations are consistent");
     let client = elector.fenced(&cluster.client());
     elector.run(CancellationToken::new(), |_| async {}).await;
-    let err = write(client).await.expect_err("the manager has lost its Lease");
+    let err = write(client).await.expect_err("the elector no longer leads");
     assert_eq!(kinds(&err), ["fenced"], "{err:?}");
     assert!(Error::from(err).is_fenced());
 }

@@ -361,7 +361,7 @@ impl ObjectReconciler<Pod> for Labels {
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_reconcile_of_the_documented_example_sends_no_request() {
+async fn next_reconcile_of_the_documented_example_does_not_write() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("copier"));
     let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));

@@ -275,7 +275,7 @@ async fn shutdown_returns_remaining_keys_and_ignores_adds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_by_priority_returns_no_keys() {
+async fn shutdown_of_a_priority_queue_drops_its_keys() {
     let queue = by_priority();
     queue.add("a");
     queue.shut_down();

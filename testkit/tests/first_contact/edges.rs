@@ -192,7 +192,7 @@ fn wrong_state_before_a_deletion_is_found_after_any_number_of_waits(#[case] wait
 
 /// Without the object, the scenario would not contain it in any comparison.
 #[test]
-fn failure_with_other_random_numbers_hides_no_object() {
+fn failure_with_other_random_numbers_does_not_hide_objects() {
     let first = Arc::new(Mutex::new(None));
     let report = explore(async move |cluster: &TestCluster| {
         assert_eq!(

@@ -89,7 +89,7 @@ async fn idle_controller_writes_nothing_for_a_day(cluster: TestCluster) {
     );
 }
 
-/// The example of the README.
+/// The write after the new list conflicts as well.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn expired_watch_causes_one_list(cluster: TestCluster) {

@@ -75,7 +75,7 @@ async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
 }
 
 #[tokio::test]
-async fn portable_test_runs_on_a_real_server() {
+async fn portable_test_runs_on_a_server_behind_a_socket() {
     behind_a_socket(async |client| {
         let cluster = TestCluster::connect(client).await;
         a_pod_gets_its_config_map_though_the_first_write_fails(&cluster).await;

@@ -123,7 +123,7 @@ async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
     );
 }
 
-/// Holds every request and every watch, and records the decisions.
+/// Holds every request, or its answer if it is a create, and every watch. Records the decisions.
 #[derive(Clone, Default)]
 struct Chooser(Arc<Mutex<Chosen>>);
 
@@ -187,7 +187,7 @@ async fn held_request_waits_for_its_decision(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn abandoned_request_is_not_executed(cluster: TestCluster) {
+async fn abandoned_request_cannot_be_decided(cluster: TestCluster) {
     let chooser = Chooser::default();
     cluster.server().inject(chooser.clone()).forget();
     let maps = maps(cluster.client());

@@ -294,7 +294,7 @@ async fn failed_check_of_requests_lists_requests_with_clients(cluster: TestClust
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn controller_that_does_not_settle_is_reported(cluster: TestCluster) {
+async fn writes_after_settling_fail_assert_idle(cluster: TestCluster) {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     cluster.create(config_map("a")).await;
     cluster.run(async move {

@@ -175,7 +175,7 @@ fn n5_custom_resources_are_sorted_by_name() {
 }
 
 #[test]
-fn o10_versions_are_ordered_by_stability() {
+fn versions_are_ordered_by_stability() {
     let mut versions = ["v1alpha1", "v1", "v2beta1", "v10", "v2", "v1beta2", "foo", "bar", "v01"];
     versions.sort_by(|a, b| compare_versions(a, b));
     assert_eq!(

@@ -70,7 +70,7 @@ mod tests {
     #[case("2026-01-01T00:00:00Z[UTC]", false)]
     #[case("2026-01-01", false)]
     #[case("soon", false)]
-    fn o1_only_rfc_3339_times_are_parsed(#[case] text: &str, #[case] is_time: bool) {
+    fn o12_only_rfc_3339_times_are_parsed(#[case] text: &str, #[case] is_time: bool) {
         assert_eq!(parse_time(text).is_some(), is_time);
     }
 

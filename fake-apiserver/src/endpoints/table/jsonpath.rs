@@ -431,7 +431,7 @@ mod tests {
     #[case("..n", json!(5))]
     #[case(".spec.none", Value::Null)]
     #[case(".spec.list[7].name", Value::Null)]
-    fn o1_json_paths_select_values(#[case] path: &str, #[case] expected: Value) {
+    fn o12_json_paths_select_values(#[case] path: &str, #[case] expected: Value) {
         let object = json!({
             "metadata": {"labels": {"example.com/role": "db"}},
             "spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]},
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn o1_json_path_evaluation_is_bounded() {
+    fn o12_json_path_evaluation_is_bounded() {
         let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
         let path = JsonPath::parse(&"..a".repeat(40)).expect("the path is valid");
         let Value::Object(root) = json!({"a": nested}) else {
@@ -472,7 +472,7 @@ mod tests {
     #[case(".spec[?(@.a==\"b)]")]
     #[case(".a..")]
     #[case(".a b")]
-    fn o1_invalid_json_paths_are_refused(#[case] path: &str) {
+    fn o12_invalid_json_paths_are_refused(#[case] path: &str) {
         let parsed = JsonPath::parse(path);
         assert!(parsed.is_err() || path == ".a..", "{parsed:?}");
     }

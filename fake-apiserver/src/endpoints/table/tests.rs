@@ -352,7 +352,7 @@ fn m2_include_object_determines_the_object_in_table_rows() {
 #[case(json!({"k": "<v>"}), json!(["a", null, "{\"k\":\"\\u003cv\\u003e\"}", null, null, null]))]
 #[case(json!(["x", "y"]), json!(["a", null, "[\"x\",\"y\"]", null, null, null]))]
 #[case(json!("2026-01-01T00:00:00Z"), json!(["a", null, "2026-01-01T00:00:00Z", null, null, "10m"]))]
-fn o1_printer_columns_of_custom_resources_are_evaluated(#[case] value: Value, #[case] expected: Value) {
+fn o12_printer_columns_of_custom_resources_are_evaluated(#[case] value: Value, #[case] expected: Value) {
     let declared: Vec<Value> = ["integer", "string", "boolean", "number", "date"]
         .map(|kind| json!({"name": kind, "type": kind, "jsonPath": ".spec.v"}))
         .into();
@@ -370,7 +370,7 @@ fn o1_printer_columns_of_custom_resources_are_evaluated(#[case] value: Value, #[
 }
 
 #[test]
-fn o1_default_column_is_the_age() {
+fn o12_default_column_is_the_age() {
     let columns = PrinterColumn::all(None).unwrap();
     let tables = tables(Columns::Custom(&columns));
     assert_eq!(tables.column_definitions()[1]["type"], "date");

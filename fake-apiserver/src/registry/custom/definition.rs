@@ -375,7 +375,7 @@ mod tests {
     use super::super::tests::resource_of;
 
     #[test]
-    fn o10_deprecation_warning_recommends_the_newest_version() {
+    fn o13_deprecation_warning_recommends_the_newest_version() {
         let version = |name: &str, is_deprecated: bool| {
             let schema = json!({"openAPIV3Schema": {"type": "object"}});
             json!({"name": name, "served": true, "storage": name == "bar", "deprecated": is_deprecated, "schema": schema})

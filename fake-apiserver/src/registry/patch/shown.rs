@@ -126,7 +126,7 @@ mod tests {
         r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]
-    fn g8_unpatched_parts_keep_the_field_order_of_structs(#[case] patch: &str, #[case] metadata: &str) {
+    fn unpatched_parts_keep_the_field_order_of_structs(#[case] patch: &str, #[case] metadata: &str) {
         let shape = shape_of("", "v1", "ConfigMap");
         let text = r#"{"kind":"ConfigMap","metadata":{"labels":{"l":"m"},"name":"a","uid":"u"}}"#;
         let shown = shown_document(shape, text, patch.as_bytes());

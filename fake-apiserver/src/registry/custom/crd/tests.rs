@@ -346,7 +346,7 @@ fn converted(bundle: &str) -> Object {
     "-----BEGIN X-----\nMAA=\n-----END X-----\n",
     "no valid certificate authority data seen"
 )]
-fn o10_crd_with_an_invalid_ca_bundle_is_not_established(#[case] bundle: &str, #[case] why: &str) {
+fn o2_crd_with_an_invalid_ca_bundle_is_not_established(#[case] bundle: &str, #[case] why: &str) {
     assert_eq!(errors(converted(bundle)), Vec::<String>::new());
     let (waiting, writes) = settled(created(converted(bundle)), &[]);
     let message = "The conversion webhook CABundle is invalid";
