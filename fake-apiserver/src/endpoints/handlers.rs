@@ -190,7 +190,7 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// Decodes the body of an apply: YAML, which includes JSON (rule H12). Depending on the field validation, duplicate
+/// Decodes the body of an apply: YAML, which includes JSON (rule H1). Depending on the field validation, duplicate
 /// fields cause an error or warnings, or are ignored.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)

@@ -321,7 +321,7 @@ impl WatchBody {
         }
     }
 
-    /// Encodes a bookmark, which contains only the kind and the revision (rule E13).
+    /// Encodes a bookmark: the kind, the revision, and the fields that Go's types never omit (rule E13).
     fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {

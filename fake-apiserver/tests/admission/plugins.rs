@@ -199,7 +199,7 @@ async fn p9_quota_without_a_controller_counts_from_the_recorded_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r6_service_account_admission_adds_account_token_and_pull_secrets_to_pods() {
+async fn p9_service_account_admission_adds_account_token_and_pull_secrets_to_pods() {
     let server = ApiServer::builder().service_account_admission().start();
     let answer = post(&server, PODS, pod("a", json!({}))).await;
     let why = "pods \"a\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not \

@@ -25,7 +25,7 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     }
     let fits = |object: &Object| super::typed::fits(types.schema, &object.0);
     if matches!(types.schema, SchemaRef::Custom(_)) && !(live.is_none_or(fits) && fits(new)) {
-        // Fields with a type that the schema no longer declares cannot be owned: tracking restarts (rule O9).
+        // Fields with a type that the schema no longer declares cannot be owned: tracking restarts.
         return;
     }
     reconcile(types.schema, manager.api_version, &mut list);

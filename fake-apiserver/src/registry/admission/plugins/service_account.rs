@@ -1,4 +1,4 @@
-//! `ServiceAccount`: sets the ServiceAccount of a new Pod, and adds its token and its pull secrets (rule R6). Disabled
+//! `ServiceAccount`: sets the ServiceAccount of a new Pod, and adds its token and its pull secrets (rule P9). Disabled
 //! by default.
 
 use crate::api::json::json;
