@@ -236,7 +236,11 @@ async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Opt
 #[case::port_forward("exec?command=a&stdout=true", &["portforward.k8s.io"], "HTTP/1.1 403")]
 #[case::no_requested_stream("exec?command=a", &[V4], "HTTP/1.1 400")]
 #[tokio::test]
-async fn unsupported_protocols_are_refused(#[case] path: &str, #[case] asked: &[&str], #[case] status: &str) {
+async fn unsupported_protocol_or_missing_stream_is_refused(
+    #[case] path: &str,
+    #[case] asked: &[&str],
+    #[case] status: &str,
+) {
     let (_server, serving) = scripted(shell()).await;
     let refused = Client::connect(&serving, path, asked).await.map(drop);
     let refused = refused.expect_err("the request is refused");

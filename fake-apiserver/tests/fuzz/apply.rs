@@ -26,7 +26,7 @@ fn manager() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn random_applies_with_owners_do_not_break_the_server() {
+fn random_applies_with_managed_fields_do_not_break_the_server() {
     let changes = prop::collection::vec((any::<u16>(), value()), 0..3);
     let managers = prop::option::of(prop::collection::vec(manager(), 0..3));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());

@@ -418,12 +418,12 @@ async fn text_from_clients_is_never_rendered_as_html() {
         return;
     };
     let attack = "<img src=x onerror=\"document.title='struck'\"><script>document.title='struck'</script>";
-    let crd = json!({
+    let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"html": attack},
         "metadata": {"name": "mild", "annotations": {"example.com/note": attack}},
     });
     let agent = format!("User-Agent: {attack}");
-    let made = ask(&server, &format!("POST {MAPS}"), &[&agent], &crd.to_string());
+    let made = ask(&server, &format!("POST {MAPS}"), &[&agent], &map.to_string());
     assert_eq!(made.code, 201, "{made:?}");
     // The API would refuse this name, but a dump may contain it.
     let event = json!({"type": "ADDED", "object": {

@@ -49,7 +49,7 @@ async fn each_handler_has_its_own_resync_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
+async fn unchanged_objects_of_a_list_are_delivered_to_new_and_resyncing_handlers() {
     let source = FakeSource::new();
     let informer = running(&source);
     let (resyncing, fresh) = (Told::default(), Told::default());
@@ -64,7 +64,8 @@ async fn update_without_a_change_is_delivered_to_resyncing_handlers() {
     assert_eq!(resyncing.take(), ["initial a", "same a"]);
     assert_eq!(fresh.take(), ["initial a"]);
 
-    // Until its next resync, a new handler receives unchanged lists, which other handlers do not receive.
+    // A new handler receives unchanged objects of lists until the next resync. Then only the handlers that took part in
+    // this resync receive them.
     relist(&source);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fresh.take(), ["same a"]);

@@ -19,7 +19,7 @@ use crate::support::{Told, stored};
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn factory_has_one_informer_per_type(cluster: TestCluster) {
+async fn factory_has_one_informer_per_typed_dynamic_and_metadata_type(cluster: TestCluster) {
     cluster.create(pod("web-0").label("app", "web")).await;
     let factory = SharedInformerFactory::new(cluster.client());
     let (one, other) = (factory.informer::<Pod>(), factory.informer::<Pod>());

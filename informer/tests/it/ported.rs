@@ -292,7 +292,7 @@ fn namespace(name: &str) -> Namespace {
 #[case::accounts(accounts, "serviceaccounts", "default")]
 #[case::certificates(certificates, "configmaps", "kube-root-ca.crt")]
 #[tokio::test(start_paused = true)]
-async fn deleted_service_account_or_certificate_is_recreated_in_each_namespace(
+async fn deleted_service_account_or_certificate_config_map_is_recreated(
     #[case] add: fn(&Manager) -> Result<(), Error>,
     #[case] plural: &str,
     #[case] name: &str,

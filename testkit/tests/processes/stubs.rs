@@ -169,9 +169,8 @@ fn controller_reaches_the_programs_of_pods(#[case] calls: &str, #[case] stub: &s
     }
 }
 
-/// The report contains the output of a program that does not start.
 #[test]
-fn report_contains_the_command_that_does_not_listen() {
+fn report_contains_the_output_of_a_program_that_ends_before_it_listens() {
     let stub = "command: [sh, -c, echo no database; exit 3]";
     let (code, report) = run("GET http://db:8080/", stub, "{'0': never}");
     assert_eq!(code, Some(1), "{report}");

@@ -84,7 +84,7 @@ fn rule_can_read_the_name_of_its_object(#[case] metadata: Option<Value>) {
     "found no matching overload for '_==_' applied to '(string, int)'"
 )]
 #[case("self.spec.name == 'a'", "undefined field 'name'")]
-fn rule_cannot_read_other_metadata(
+fn rule_cannot_read_undeclared_fields_or_compare_a_name_with_a_number(
     #[case] rule: &str,
     #[case] text: &str,
     #[values(None, Some(json!({"type": "object"})))] metadata: Option<Value>,
@@ -166,7 +166,7 @@ fn invalid_rule_is_refused(#[case] rule: &str, #[case] text: &str) {
     "timestamp('9999-12-31T23:59:59Z') + duration('1h') > timestamp('2020-01-01T00:00:00Z')",
     "evaluating rule: m"
 )]
-fn integer_overflow_is_an_error(#[case] rule: &str, #[case] text: &str) {
+fn arithmetic_overflow_is_an_error(#[case] rule: &str, #[case] text: &str) {
     assert_refused(&said(rule), text);
 }
 
