@@ -149,12 +149,12 @@ async fn failed_key_is_retried_with_doubled_delays() {
 async fn workers_observe_all_objects_after_a_restore() {
     let server = ApiServer::start();
     load(&server, "one");
-    let empty = server.snapshot();
+    let unseen = server.snapshot();
     let _workers = run(&server);
     rest().await;
     assert!(is_seen(&server, "one").await);
 
-    server.restore(&empty);
+    server.restore(&unseen);
     rest().await;
     assert!(is_seen(&server, "one").await);
 }

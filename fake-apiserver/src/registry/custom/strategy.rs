@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn b9_generation_increases_with_the_spec() {
+    fn b9_generation_increases_with_any_change_outside_of_metadata_and_the_status_subresource() {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let old = object(json!({"a": 1}));
         let mut relabelled = old.clone();

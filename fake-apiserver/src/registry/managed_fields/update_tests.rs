@@ -94,7 +94,7 @@ fn h17_object_without_fields_has_no_entries() {
 }
 
 #[test]
-fn h8_updater_owns_the_fields_that_it_changes() {
+fn h17_updater_owns_the_fields_that_it_changes() {
     let made = write(None, config_map(json!({"k": "v", "l": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w", "l": "v", "m": "v"})), "two", 2);
     assert_eq!(
@@ -115,7 +115,7 @@ fn h8_updater_owns_the_fields_that_it_changes() {
 }
 
 #[test]
-fn h8_entries_without_fields_are_removed() {
+fn h17_entries_without_fields_are_removed() {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w"})), "two", 2);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}});

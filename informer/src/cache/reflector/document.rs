@@ -386,7 +386,7 @@ mod tests {
             assert_eq!(
                 seen,
                 ["ADDED a", "DELETED b"],
-                "the list arrives in chunks of {size} bytes"
+                "the lines arrive in chunks of {size} bytes"
             );
         }
     }

@@ -485,7 +485,7 @@ fn o21_unknown_formats_cause_warnings() {
 }
 
 #[test]
-fn o8_old_self_needs_correlatable_values() {
+fn o4_old_self_needs_correlatable_values() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     let item = json!({"type": "object", "properties": {"a": a}});
     let list = json!({"l": {"type": "array", "items": item, "maxItems": 5}});
@@ -498,7 +498,7 @@ fn o8_old_self_needs_correlatable_values() {
 
 /// `MapIsCorrelatable`: the fields of an atomic map are also matched to stored fields by name.
 #[test]
-fn o8_old_self_may_be_used_within_atomic_maps() {
+fn o4_old_self_may_be_used_within_atomic_maps() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     let map = json!({"m": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": a}}});
     assert_eq!(errors(crd(v1(map))), Vec::<String>::new());
@@ -549,7 +549,7 @@ fn o4_selectable_fields_and_schemas_must_both_be_shared_or_both_differ_by_versio
     Some("[a].default: Invalid value: 1: failed rule: oldSelf.hasValue()"))]
 #[case::satisfied_rule(json!({"type": "integer", "default": 2, "x-kubernetes-validations": [{"rule": "self > 1"}]}),
     None)]
-fn o8_defaults_must_satisfy_the_rules_of_their_schema(#[case] property: Value, #[case] expected: Option<&str>) {
+fn o4_defaults_must_satisfy_the_rules_of_their_schema(#[case] property: Value, #[case] expected: Option<&str>) {
     let expected = expected.filter(|_| IS_EVALUATED);
     let expected = expected.map(|text| format!("{SCHEMA}[spec].properties{text}"));
     assert_eq!(errors(crd(v1(json!({"a": property})))), Vec::from_iter(expected));

@@ -165,7 +165,7 @@ fn o9_violations_in_unchanged_values_are_warnings() {
 )]
 #[case("self.a >", "<input>:1:9: Syntax error: mismatched input '<EOF>'")]
 #[case("self.a + 1", "cel expression must evaluate to a bool")]
-fn o8_invalid_rules_are_refused(#[case] rule: &str, #[case] expected: &str) {
+fn o4_invalid_rules_are_refused(#[case] rule: &str, #[case] expected: &str) {
     let declared = Declared::of_node(&Cursor::document(&spec(json!({}))), false, KubernetesVersion::V1_36);
     let problem = problem_of_rule(rule, false, &declared);
     assert!(
