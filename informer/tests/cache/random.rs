@@ -3,7 +3,7 @@
 //! handler has received the last states, versions have never decreased, and every key was reconciled after its last
 //! change, by one worker at a time.
 //!
-//! With `DRYDOCK_SEEDS=5000`, `cargo test -p informer --test cache at_rest` tries 5,000 seeds; with `SEED=381`, only
+//! With `DRYDOCK_SEEDS=5000`, `cargo test -p informer --test cache idle_cache` tries 5,000 seeds; with `SEED=381`, only
 //! this seed.
 
 use std::collections::{BTreeMap, BTreeSet};
