@@ -21,7 +21,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `endpoints` | filters, route, negotiation, decode, handler, encode; the only layer that depends on HTTP |
+//! | `endpoints` | filters, route, negotiation, decode, handler, encode; the only layer that handles HTTP requests |
 //! | `faults` | injected faults |
 //! | `registry` | the semantics of the verbs: scheme, strategy, create, update, patch, apply, delete, read |
 //! | `storage` | state at a revision: a snapshot and a log for each resource |

@@ -54,10 +54,11 @@ impl TestCluster {
     /// cluster, because tests create and delete objects.
     ///
     /// Time is not virtual, and `settle` waits for one second without a change. The state is read after each step of
-    /// the test by listing all resources except for Leases, so the cluster should be small; objects of kinds that this
-    /// crate does not support are ignored. Requests of controllers that use [`TestCluster::client`] are recorded, and
-    /// faults affect them. Operations that a real server does not support are skipped and listed by
-    /// [`TestCluster::skipped`]. Use the runtime of `#[tokio::test]` without options; a paused clock is resumed.
+    /// the test by listing all resources except for Leases, component statuses and duplicates of Events, so the cluster
+    /// should be small; objects of kinds that this crate does not support are ignored. Requests of controllers that use
+    /// [`TestCluster::client`] are recorded, and faults affect them. Operations that a real server does not support are
+    /// skipped and listed by [`TestCluster::skipped`]. Use the runtime of `#[tokio::test]` without options; a paused
+    /// clock is resumed.
     ///
     /// ```no_run
     /// # async fn my_controller(_: kube::Client) {}

@@ -113,9 +113,10 @@ impl<K> fmt::Debug for Event<K> {
 
 /// Receives the events of one type (client-go's `ResourceEventHandler`).
 ///
-/// For each object, a handler receives some or all of its states, in order and including the latest one, and always
-/// receives its deletion. The order between different objects is undefined. The cache is at least as new as the
-/// delivered event. A handler receives one event at a time; slow handlers do not delay other handlers.
+/// For each object, a handler receives some or all of its states, in order and including the latest one, and its
+/// deletion. If an object was deleted and created again while the cache missed both events, the handler receives an
+/// update. The order between different objects is undefined. The cache is at least as new as the delivered event. A
+/// handler receives one event at a time; slow handlers do not delay other handlers.
 ///
 /// The methods can be written as `async fn`. Errors and panics are logged and counted
 /// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but failed events are not

@@ -11,7 +11,8 @@ pub struct Faults(u16);
 /// Kills controllers before and after each write and each call to a system outside of the API, and before each event,
 /// and restarts them with empty caches after 1 or 12 s. A write of a killed controller may still reach the server 20 s
 /// later. Also restarts each controller after all work has been done. Only affects controllers started by
-/// [`TestCluster::controller`](crate::TestCluster::controller).
+/// [`TestCluster::controller`](crate::TestCluster::controller) or
+/// [`TestCluster::controller_over`](crate::TestCluster::controller_over).
 pub const fn crashes() -> Faults {
     Faults(1)
 }
