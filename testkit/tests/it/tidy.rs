@@ -772,7 +772,7 @@ mod reader {
             cited_rules("// goes at once (rules B13, B16 and J1), as rule R4."),
             ["B13", "B16", "J1", "R4"]
         );
-        assert_eq!(cited_rules("fn o4_invalid_rules_are_refused() {"), ["O8"]);
+        assert_eq!(cited_rules("fn o4_invalid_rules_are_refused() {"), ["O4"]);
         assert!(cited_rules("a rule of RBAC; fn v2_document(&self); the rules are").is_empty());
     }
 
