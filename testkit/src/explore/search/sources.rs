@@ -172,7 +172,7 @@ struct Parts<'s, 'a> {
     tried: Vec<(usize, Tried)>,
 }
 
-/// The stage of [`Parts`] from which a plan comes.
+/// The stage of [`Parts`] that produced a plan.
 #[derive(Clone)]
 enum Part {
     First(usize, Candidate),
