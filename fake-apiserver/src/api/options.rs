@@ -58,10 +58,11 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Parses a boolean parameter: `false` and `0` are false, all other values are true; `None` if it is absent (rule
-    /// A34).
+    /// Parses a boolean parameter: `false` in any case and `0` are false, all other values are true; `None` if it is
+    /// absent (rule A34).
     pub fn flag(&self, name: &str) -> Option<bool> {
-        self.get(name).map(|value| !matches!(value, "false" | "0"))
+        let is_false = |value: &str| value == "0" || value.eq_ignore_ascii_case("false");
+        self.get(name).map(|value| !is_false(value))
     }
 
     fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
@@ -384,15 +385,15 @@ pub enum PropagationPolicy {
 impl DeleteOptions {
     /// Parses options that were sent as query parameters.
     pub fn from_query(query: &Query) -> Result<Self, Status> {
+        let precondition = |name: &str| query.get(name).filter(|it| !it.is_empty()).map(str::to_owned);
         let options = Self {
             grace_period_seconds: query.integer("gracePeriodSeconds")?,
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
             orphan_dependents: query.flag("orphanDependents"),
             ..Self::default()
         };
-        options.checked(
-            query.get("propagationPolicy").filter(|it| !it.is_empty()),
-            query.all("dryRun").collect(),
-        )
+        options.checked(query.get("propagationPolicy"), query.all("dryRun").collect())
     }
 
     /// Creates options from a body that was already validated as an object with the right kind and types.

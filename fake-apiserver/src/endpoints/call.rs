@@ -107,16 +107,9 @@ impl Call {
         text(&self.parts.headers, name)
     }
 
-    /// Returns `Accept`; several headers are joined into one list.
-    pub(crate) fn accept(&self) -> Option<String> {
-        let mut values = self
-            .parts
-            .headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|it| it.to_str().ok());
-        let first = values.next()?.to_owned();
-        Some(values.fold(first, |list, next| list + "," + next))
+    /// Returns `Accept`. As in Go, further headers of this name are ignored.
+    pub(crate) fn accept(&self) -> Option<&str> {
+        self.header(&header::ACCEPT)
     }
 
     /// Returns `User-Agent`; empty if it is absent.
@@ -127,7 +120,11 @@ impl Call {
     /// Returns `true` if the client requests indented JSON (rule A31).
     pub(crate) fn wants_pretty(&self) -> bool {
         let browser = |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it));
-        self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
+        match self.query.get("pretty") {
+            None | Some("") => browser(self.user_agent()),
+            // The values that Go's `strconv.ParseBool` accepts.
+            Some(value) => matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"),
+        }
     }
 
     /// Returns `true` if a large response may be compressed.

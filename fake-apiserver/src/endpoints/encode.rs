@@ -306,7 +306,7 @@ fn page_value(
 
 /// Builds the response to a failed request, in a form that the client accepts (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
-    let form = error_form(call.accept().as_deref());
+    let form = error_form(call.accept());
     let bytes: Bytes = match form {
         ErrorForm::Json if call.wants_pretty() => pretty(status),
         ErrorForm::Json => json_line(status),

@@ -114,10 +114,11 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     }
 }
 
-/// Checks that `?timeout=` is a duration (rule A24). The timeout is not enforced, because this server handles requests
-/// almost immediately.
+/// Checks that `?timeout=` is a duration, except for long-running requests (rule A24). The timeout is not enforced,
+/// because this server handles requests almost immediately.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
-    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
+    let timeout = call.query.get("timeout").filter(|it| !it.is_empty());
+    let Some(text) = timeout.filter(|_| !call.is_long_running) else {
         return Ok(());
     };
     match duration::parse(text) {

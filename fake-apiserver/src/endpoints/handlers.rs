@@ -8,7 +8,8 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 
 use super::call::Call;
-use super::negotiation::{self, Route};
+use super::negotiation::{self, Route, View};
+use super::table::IncludeObject;
 use super::watch_body::WatchBody;
 use super::{Endpoints, decode, encode, upgrade, websocket};
 use crate::api::json::Value;
@@ -100,8 +101,12 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
     let options = list_options(server, call, true)?;
     let plan = server.registry.reader.watch(row, info, &options, &call.client)?;
     // The response form is negotiated after the watch was prepared, so that other errors take precedence.
-    let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
-    let include = encode::include_object(call)?;
+    let form = negotiation::watch_answer(call.accept(), decode::served(row))?;
+    let include = if let View::Table(_) = form.view {
+        encode::include_object(call)?
+    } else {
+        IncludeObject::default()
+    };
     let row = server
         .registry
         .reader
@@ -316,7 +321,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
 fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::AnswerForm, Status> {
     let form = match call.parts.headers.get(http::header::ACCEPT) {
         None => negotiation::AnswerForm::default(),
-        Some(_) => negotiation::answer(call.accept().as_deref(), decode::served(row), route)?,
+        Some(_) => negotiation::answer(call.accept(), decode::served(row), route)?,
     };
     Ok(form)
 }

@@ -140,8 +140,9 @@ async fn new_objects_are_validated(#[case] name: &str, #[case] changes: Value, #
     "tls.crt": "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"}}),
     &["tls: failed to find any PEM data in key input"])]
 #[case("Endpoints", json!({"subsets": [{"addresses": [{"ip": "2001:DB8::1"}]}]}),
-    &["subsets[0].addresses[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format \
-       (\"2001:db8::1\")", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"])]
+    &["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+       "subsets[0].addresses[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format \
+       (\"2001:db8::1\")"])]
 #[case("NetworkPolicy", json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "2001:DB8::/64"}}]}]}}),
     &["spec.ingress[0].from[0].ipBlock.cidr: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format \
        (\"2001:db8::/64\")"])]

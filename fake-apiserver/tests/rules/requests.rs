@@ -5,7 +5,7 @@ use fake_apiserver::trace::{Marks, Run};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{MERGE, config_map, get, message, post, put, send};
+use crate::ask::{MERGE, Watch, config_map, get, message, post, put, send};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -219,4 +219,99 @@ async fn trace_reports_that_steps_were_left_out(#[case] requests: usize, #[case]
     }
     let run = Run::of(&server, "run", 0, "", &Marks::default());
     assert_eq!((run.steps.len(), run.left_out.as_str()), (20_000, why));
+}
+
+#[rstest]
+#[case::capital("watch=False")]
+#[case::capitals("watch=FALSE&allowWatchBookmarks=False")]
+#[tokio::test]
+async fn false_in_any_case_does_not_start_a_watch(#[case] query: &str) {
+    let (code, list) = get(&ApiServer::start(), &format!("{MAPS}?{query}")).await;
+    assert_eq!((code, &list["kind"]), (200, &json!("ConfigMapList")), "{list}");
+}
+
+#[rstest]
+#[case::version("/a?resourceVersion=1", "the ResourceVersion in the precondition (1) does not match")]
+#[case::uid("/a?uid=x", "the UID in the precondition (x) does not match")]
+#[case::collection("?resourceVersion=0", "the ResourceVersion in the precondition (0) does not match")]
+#[tokio::test]
+async fn delete_compares_the_preconditions_in_the_query(#[case] path: &str, #[case] why: &str) {
+    let server = ApiServer::start();
+    assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
+    let path = format!("{MAPS}{path}");
+    let (code, answer) = send(&server, "DELETE", &path, "application/json", &Value::Null).await;
+    assert_eq!(code, 409, "{answer}");
+    assert!(message(&answer).contains(why), "{answer}");
+    let (code, _) = get(&server, &format!("{MAPS}/a")).await;
+    assert_eq!(code, 200);
+    let (code, _) = send(
+        &server,
+        "DELETE",
+        &path,
+        "application/json",
+        &json!({"gracePeriodSeconds": 5}),
+    )
+    .await;
+    assert_eq!(code, 200, "a body replaces the query");
+}
+
+#[tokio::test]
+async fn delete_refuses_an_empty_propagation_policy() {
+    let server = ApiServer::start();
+    assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
+    let path = format!("{MAPS}/a?propagationPolicy=");
+    let (code, answer) = send(&server, "DELETE", &path, "application/json", &Value::Null).await;
+    let why = "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"\": supported values: \
+               \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+    assert_eq!((code, message(&answer)), (422, why));
+}
+
+#[rstest]
+#[case::no("pretty=no", "", false)]
+#[case::f("pretty=f", "", false)]
+#[case::empty("pretty=", "", false)]
+#[case::empty_for_a_browser("pretty=", "curl/8", true)]
+#[case::no_for_a_browser("pretty=no", "curl/8", false)]
+#[case::capital("pretty=True", "", true)]
+#[case::number("pretty=1", "", true)]
+#[tokio::test]
+async fn pretty_is_parsed_like_a_bool_of_go(#[case] query: &str, #[case] agent: &str, #[case] is_indented: bool) {
+    let request = http::Request::get(format!("{MAPS}?{query}")).header("user-agent", agent);
+    let request = request.body(String::new()).expect("the request is valid");
+    let answer = ApiServer::start().call(request).await;
+    assert_eq!(answer.body().starts_with(b"{\n"), is_indented, "{:?}", answer.body());
+}
+
+#[rstest]
+#[case::timeout("/api/v1/pods?watch=1&timeout=abc")]
+#[case::table_option("/api/v1/pods?watch=1&includeObject=x")]
+#[tokio::test]
+async fn watch_ignores_malformed_options_of_other_requests(#[case] path: &str) {
+    Watch::open(&ApiServer::start(), path).await;
+    let path = path.replace("watch=1&", "");
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let request = http::Request::get(&path).header("accept", table);
+    let request = request.body(String::new()).expect("the request is valid");
+    assert_eq!(
+        ApiServer::start().call(request).await.status(),
+        400,
+        "a list checks it: {path}"
+    );
+}
+
+#[tokio::test]
+async fn legacy_watch_of_an_object_refuses_other_field_selectors() {
+    let path = "/api/v1/watch/namespaces/default/pods/a?fieldSelector=status.phase=Running";
+    let (code, answer) = get(&ApiServer::start(), path).await;
+    let why = "fieldSelector metadata.name doesn't match requested name";
+    assert_eq!((code, message(&answer)), (400, why));
+}
+
+#[tokio::test]
+async fn only_the_first_accept_header_counts() {
+    let request = http::Request::get(MAPS)
+        .header("accept", "text/plain")
+        .header("accept", "application/json");
+    let request = request.body(String::new()).expect("the request is valid");
+    assert_eq!(ApiServer::start().call(request).await.status(), 406);
 }

@@ -322,9 +322,7 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
         fields = known_fields(row, fields)?;
     }
     let required_name = fields.requires_name();
-    if let (false, Some(required)) = (info.name.is_empty(), required_name)
-        && required != info.name
-    {
+    if !info.name.is_empty() && !fields.is_empty() && required_name != Some(&*info.name) {
         return Err(Status::bad_request(
             "fieldSelector metadata.name doesn't match requested name",
         ));
