@@ -113,7 +113,11 @@ fn run_that_ended_the_process_is_reported_by_the_next_search() {
             .output()
             .expect("the process starts")
     };
-    assert_eq!(run("1").status.code(), Some(3));
+    let first = run("1");
+    assert_eq!(first.status.code(), Some(3));
+    let text = String::from_utf8(first.stderr).expect("the text is UTF-8");
+    assert!(text.contains("exits the process"), "{text}");
+    assert!(text.contains("to replay: EXPLORE_REPLAY='"), "{text}");
     let text = String::from_utf8(run("2").stderr).expect("the text is UTF-8");
     let note = "the process ended during a run of this test (by `process::exit`?); to replay: EXPLORE_REPLAY='";
     assert!(text.contains(note), "{text}");

@@ -23,6 +23,7 @@ mod notes;
 mod doings;
 mod digest;
 mod flight;
+mod exits;
 #[cfg(all(feature = "processes", unix))]
 mod real_time;
 #[cfg(all(feature = "processes", unix))]

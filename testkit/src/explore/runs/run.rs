@@ -15,6 +15,7 @@ use super::config::{Config, Mode, MustHold, Role};
 use super::digest::digest;
 use super::doings::doings;
 use super::early::Quiet;
+use super::exits::Exits;
 use super::harness::Harness;
 use super::hasty::Still;
 use super::milestones::{STEADY, StepIsWrong};
@@ -56,7 +57,9 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
         if !config.timing.is_real {
             seeded_hash::seed_this_thread(seed_of(role));
         }
+        let exits = Exits::of(plan);
         let mut outcome = run_here(config, world, plan, role, reference);
+        drop(exits);
         outcome.took = match config.timing.is_real {
             true => clock.elapsed(),
             false => thread_time(),
