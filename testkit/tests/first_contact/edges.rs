@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
-use testkit::explore::{ExternalError, errors, explore};
+use testkit::explore::{External, ExternalError, crashes, errors, explore};
 use testkit::objects::{config_map, secret};
 use testkit::{TestCluster, UserInfo};
 use tokio::time::sleep;
@@ -81,6 +81,34 @@ fn call_that_is_repeated_without_a_pause_ends_after_an_outage() {
     .replay("outage=12000@operator:call:zone.create:a#1")
     .schedules(1)
     .run();
+}
+
+/// Starts again from the beginning until everything is done.
+async fn create_anew(client: Client, cloud: External) {
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+    if maps.get("done").await.is_err() {
+        let _ = maps.delete("token", &DeleteParams::default()).await;
+        create(client.clone(), "token").await;
+        while cloud.add(json!(1)).await.is_err() {
+            sleep(Duration::from_secs(1)).await;
+        }
+        create(client, "done").await;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The earlier failure has no lasting effect.
+#[test]
+fn lasting_difference_precedes_an_additional_creation() {
+    let report = explore(async |cluster: &TestCluster| {
+        let cloud = cluster.external("cloud").of("operator");
+        cluster.controller("operator", move |client| create_anew(client, cloud.clone()));
+        cluster.settle().await;
+    })
+    .faults(crashes())
+    .report();
+    let failures: Vec<_> = report.failures().iter().map(|it| it.oracle()).collect();
+    assert_eq!(failures, ["end state", "creates and deletes"], "{report}");
 }
 
 /// A task that the controller has spawned would survive the controller's future.

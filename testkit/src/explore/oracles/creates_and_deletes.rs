@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Recurring};
-use crate::explore::outcomes::{NEAR, Outcome, Reference, Uids, grouped, timed};
+use crate::explore::outcomes::{CREATES_AND_DELETES, NEAR, Outcome, Reference, Uids, grouped, timed};
 use crate::templates::Templates;
 
 pub(super) const ROW: OracleRow = OracleRow {
-    name: "creates and deletes",
+    name: CREATES_AND_DELETES,
     looks: Looks::AtTheEnd(check),
     recurs: Some(recurs),
 };

@@ -42,6 +42,6 @@ pub(crate) use recorded::{Bodies, Recorded};
 pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, is_time, timed};
 pub(crate) use unordered::by_keys;
 pub(crate) use violation::{
-    ALWAYS, ASSERTIONS, CRASHABLE, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP, NO_PANIC, PLAYABLE,
-    SETTLES, Violation,
+    ALWAYS, ASSERTIONS, CRASHABLE, CREATES_AND_DELETES, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP,
+    NO_PANIC, PLAYABLE, SETTLES, Violation,
 };

@@ -22,6 +22,9 @@ pub(crate) const HOT_LOOP: &str = "no hot loop";
 /// Name of the oracle for deletes by name of objects that have replaced the observed ones. The gate checks it.
 pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
 
+/// Name of the oracle for objects that are created or deleted more often than in the reference.
+pub(crate) const CREATES_AND_DELETES: &str = "creates and deletes";
+
 /// A failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
@@ -51,8 +54,9 @@ impl Violation {
         format!("{}: {}", self.oracle, words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. Runs in which the
-    /// test continues during faults may differ because messages arrive in a different order.
+    /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. An object that is
+    /// created again may be equal at the end, so other differences from the reference precede it. Runs in which the test
+    /// continues during faults may differ because messages arrive in a different order.
     pub(crate) fn doubt(&self, is_overlapped: bool) -> u8 {
         // The names of checks in the test begin with these words.
         let is_check = [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it));
@@ -62,7 +66,8 @@ impl Violation {
                 ASSERTIONS | NO_PANIC | ENDS | SETTLES | PLAYABLE | HOT_LOOP | DELETES_BY_NAME
             );
         match (is_overlapped, is_direct) {
-            (true, _) => 2,
+            (true, _) => 3,
+            (false, false) if self.oracle == CREATES_AND_DELETES => 2,
             (false, false) => 1,
             (false, true) => 0,
         }
