@@ -159,6 +159,7 @@ pub mod prelude;
 pub use controller::Running;
 pub use eventually::Condition;
 pub use expect::OwnerTree;
+pub use external::{External, ExternalError};
 pub use fake_apiserver::trace::Trace;
 pub use fake_apiserver::{
     ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, ProbeKind, RecordedRequest, Replica,
