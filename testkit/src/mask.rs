@@ -14,6 +14,8 @@ use crate::templates::Templates;
 pub(crate) struct Mask {
     /// Resource and path of a field, with `*` for list indexes.
     pub(crate) paths: BTreeSet<(String, String)>,
+    /// Same as `paths`, but only the values of the fields are excluded: every run sets them.
+    pub(crate) values: BTreeSet<(String, String)>,
     /// Resources with names that differ between runs.
     pub(crate) names: BTreeSet<String>,
     /// Names with generated parts, which differ between runs.
@@ -62,6 +64,7 @@ impl Mask {
     /// Adds the fields and names of `other`.
     pub(crate) fn add(&mut self, other: Self) {
         self.paths.extend(other.paths);
+        self.values.extend(other.values);
         self.names.extend(other.names);
         self.templates.add(other.templates);
         if !other.upcoming.is_empty() {
@@ -96,19 +99,42 @@ impl Mask {
         }
     }
 
-    pub(crate) fn hides(&self, resource: &str, path: &str) -> bool {
-        let has_learnt = self.learnt.has_some.load(Ordering::Relaxed);
-        if self.paths.is_empty() && !has_learnt {
-            return false;
-        }
-        let path = general(path);
-        let covers = |hidden: &str| {
-            path.strip_prefix(hidden)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let hides = |(of, hidden): &(String, String)| (of == resource || of == "*") && covers(hidden);
-        self.paths.iter().any(hides) || has_learnt && lock(&self.learnt.paths).iter().any(hides)
+    /// Returns `true` if values are excluded from comparisons, apart from values that were learnt later.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.paths.is_empty() || !self.values.is_empty()
     }
+
+    /// Returns `true` if the value of a field is excluded.
+    pub(crate) fn hides(&self, resource: &str, path: &str) -> bool {
+        let path = general(path);
+        self.hides_field(resource, &path) || covers(&self.values, resource, &path)
+    }
+
+    /// Returns `true` if it does not matter whether a field is set.
+    pub(crate) fn hides_absence(&self, resource: &str, path: &str) -> bool {
+        let path = general(path);
+        let is_below = || {
+            path.rsplit_once('.')
+                .is_some_and(|(parent, _)| covers(&self.values, resource, parent))
+        };
+        self.hides_field(resource, &path) || is_below()
+    }
+
+    fn hides_field(&self, resource: &str, path: &str) -> bool {
+        let has_learnt = self.learnt.has_some.load(Ordering::Relaxed);
+        covers(&self.paths, resource, path) || has_learnt && covers(&lock(&self.learnt.paths), resource, path)
+    }
+}
+
+/// Returns `true` if one of the fields, or a field that contains it, is at `path`.
+fn covers(fields: &BTreeSet<(String, String)>, resource: &str, path: &str) -> bool {
+    let is_at = |field: &str| {
+        let rest = path.strip_prefix(field);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    fields
+        .iter()
+        .any(|(of, field)| (of == resource || of == "*") && is_at(field))
 }
 
 /// Replaces list indexes by `*`: `spec.containers.0.image` → `spec.containers.*.image`. Keys of maps that only consist
@@ -134,6 +160,19 @@ mod tests {
     #[case::star("spec.containers.*.image", "spec.containers.1.image")]
     fn path_with_a_number_is_hidden(#[case] ignored: &str, #[case] path: &str) {
         assert!(Mask::of(&[ignored.to_owned()]).hides("pods", path));
+    }
+
+    #[test]
+    fn absence_of_a_field_with_differing_values_is_not_hidden() {
+        let mask = Mask {
+            values: [("pods".to_owned(), "status.tokens.*.id".to_owned())].into(),
+            ..Mask::default()
+        };
+        let path = "status.tokens.1.id";
+        assert!(mask.hides("pods", path) && !mask.hides_absence("pods", path));
+        let below = "status.tokens.1.id.part";
+        assert!(mask.hides("pods", below) && mask.hides_absence("pods", below));
+        assert!(Mask::of(&[path.to_owned()]).hides_absence("pods", path));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod outside;
 mod progress;
 mod registries;
 mod releases;
+mod reports;
 mod retries;
 mod rollouts;
 mod rotations;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use testkit::TestCluster;
 use testkit::explore::{External, ExternalError};
 use testkit::objects::{config_map, secret};
 use tokio::time::sleep;
 
-use crate::support::{Context, Error, OPERATOR, annotation, done, field, plain};
+use crate::support::{Context, Error, OPERATOR, again, annotation, done, field, plain};
+use crate::workloads::{RESYNC, live};
 
 twins! {
     plain();
@@ -23,6 +24,7 @@ twins! {
     default_does_not_replace_the_value_of_the_user: "end state", "configmaps default/web";
     each_claim_is_counted_once: "end state", "configmaps default/quota";
     credentials_are_copied_before_the_old_secret_is_deleted: "end state", "secrets default/web-new";
+    certificate_of_each_site_is_at_the_edge: "end state", "configmaps default/edge";
 }
 
 /// Sets a field of a ConfigMap's data, as a user does.
@@ -274,4 +276,59 @@ async fn credentials_are_copied_before_the_old_secret_is_deleted(cluster: &TestC
         .create(config_map("web").data("from", "web-old").data("to", "web-new"))
         .await;
     cluster.settle().await;
+}
+
+/// Two controllers write one object with server-side apply: the router applies the route of each site, and the other
+/// controller its TLS mode and the serial of its certificate. Each site and part has a field manager of its own. The
+/// serial is random; the issuer keeps the order of each certificate.
+///
+/// The healthy variant is right because each pass takes the serial from the order, creates the order only if there is
+/// none, and applies everything again. The buggy variant applies the certificate only in the pass that orders it, as an
+/// existing order means that "the certificate is installed": a crash, a lost answer, or an error of the apply leaves
+/// the site without a certificate.
+async fn certificate_of_each_site_is_at_the_edge(cluster: &TestCluster, is_healthy: bool) {
+    let router = OPERATOR.named("router").selects("kind=site");
+    router.start(cluster, move |cached, cx| async move {
+        let Some(site) = live(&cx, &cached).await? else {
+            return done();
+        };
+        let (name, port) = (site.name_any(), field(&site, "port"));
+        let (manager, key) = (format!("router-{name}"), format!("route-{name}"));
+        let route = Map::from_iter([(key, json!(port))]);
+        cx.apply::<ConfigMap>(&manager, "edge", json!({"data": route})).await?;
+        again(RESYNC)
+    });
+    let tls = OPERATOR.named("tls").selects("kind=site");
+    tls.start(cluster, move |cached, cx| async move {
+        let Some(site) = live(&cx, &cached).await? else {
+            return done();
+        };
+        let name = site.name_any();
+        let mode = Map::from_iter([(format!("tls-{name}"), json!(field(&site, "tls")))]);
+        cx.apply::<ConfigMap>(&format!("tls-mode-{name}"), "edge", json!({"data": mode}))
+            .await?;
+        let order = format!("order-{name}");
+        let known = cx.cloud.get(&order).await?;
+        let is_new = known.is_none();
+        let serial = match &known {
+            Some(order) => order["serial"].as_str().unwrap_or_default().to_owned(),
+            None => format!("{:016x}", fastrand::u64(..)),
+        };
+        if is_new {
+            cx.cloud.create(&order, json!({"serial": serial})).await?;
+        }
+        if is_healthy || is_new {
+            let certificate = Map::from_iter([(format!("cert-{name}"), json!(serial))]);
+            let manager = format!("tls-cert-{name}");
+            cx.apply::<ConfigMap>(&manager, "edge", json!({"data": certificate}))
+                .await?;
+        }
+        again(RESYNC)
+    });
+    for (name, port) in [("shop", "80"), ("blog", "8080")] {
+        let site = config_map(name).label("kind", "site");
+        cluster.create(site.data("port", port).data("tls", "strict")).await;
+        cluster.settle().await;
+    }
+    set(cluster, "shop", "port", "443").await;
 }

@@ -30,22 +30,22 @@ twins! {
 }
 
 /// Seconds after which an operator compares an external system with its objects again.
-const RESYNC: u64 = 300;
+pub(crate) const RESYNC: u64 = 300;
 
 /// Returns the newest state of an object in a cache.
-async fn live(cx: &Context, cached: &ConfigMap) -> Result<Option<ConfigMap>, Error> {
+pub(crate) async fn live(cx: &Context, cached: &ConfigMap) -> Result<Option<ConfigMap>, Error> {
     cx.get::<ConfigMap>(&cached.name_any()).await
 }
 
 /// Sets annotations of an object. Fails if the object has changed since it was read.
-async fn record(cx: &Context, known: &ConfigMap, annotations: Value) -> Result<(), Error> {
+pub(crate) async fn record(cx: &Context, known: &ConfigMap, annotations: Value) -> Result<(), Error> {
     let metadata = json!({"annotations": annotations, "resourceVersion": known.resource_version()});
     let patch = json!({"metadata": metadata});
     cx.merge::<ConfigMap>(&known.name_any(), patch).await.map(drop)
 }
 
 /// Creates or updates an object of the external system.
-async fn ensure(cx: &Context, key: &str, wanted: Value) -> Result<(), ExternalError> {
+pub(crate) async fn ensure(cx: &Context, key: &str, wanted: Value) -> Result<(), ExternalError> {
     match cx.cloud.get(key).await? {
         None => cx.cloud.create(key, wanted).await,
         Some(known) if known != wanted => cx.cloud.update(key, wanted).await,

@@ -490,8 +490,12 @@ impl EndState {
 fn hide(mask: &mut Mask, differences: Vec<Difference>) {
     for difference in differences {
         let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
+        let is_set = |(one, other): &(Value, Value)| !one.is_null() && !other.is_null();
         match difference.path.is_empty() {
             true => mask.names.insert(resource),
+            false if difference.values.as_ref().is_some_and(is_set) => {
+                mask.values.insert((resource, general(&difference.path)))
+            }
             false => mask.paths.insert((resource, general(&difference.path))),
         };
     }

@@ -78,7 +78,7 @@ impl Generated {
     /// copies of them.
     pub(crate) fn of(one: &EndState, other: &EndState, mask: &Mask, ignored: &[String]) -> Self {
         let mut generated = Self::default();
-        if mask.paths.is_empty() {
+        if !mask.has_fields() {
             return generated;
         }
         let ignored = Mask::of(ignored);

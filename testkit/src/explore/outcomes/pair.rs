@@ -103,7 +103,10 @@ impl<'a> Pair<'a> {
         let unmasked = |left: &Value, right: &Value| {
             let mut fields = Vec::new();
             fields_that_differ("", left, right, &mut fields);
-            fields.retain(|it: &Field| !self.mask.hides(resource, &it.path));
+            fields.retain(|it: &Field| match it.is_missing_on_one_side() {
+                true => !self.mask.hides_absence(resource, &it.path),
+                false => !self.mask.hides(resource, &it.path),
+            });
             let changed: BTreeSet<String> = fields.iter().map(|it| it.path.clone()).collect();
             for field in &mut fields {
                 let values = field.values.as_ref();
@@ -266,6 +269,12 @@ impl Field {
     /// Creates a difference in the number of objects.
     pub(crate) fn whole(text: String) -> Self {
         Self::at(String::new(), text)
+    }
+
+    /// Returns `true` if only one of two objects has the field.
+    pub(super) fn is_missing_on_one_side(&self) -> bool {
+        let values = self.values.as_ref();
+        values.is_some_and(|(expected, found)| expected.is_null() != found.is_null())
     }
 
     fn at(path: String, text: String) -> Self {
