@@ -581,3 +581,24 @@ async fn access_review_cannot_be_shown_as_a_table() {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     assert_eq!(ask.send("POST", path, body).await.0, 406);
 }
+
+#[rstest]
+#[case::refused("dev-token", 403, true)]
+#[case::allowed("", 404, false)]
+#[tokio::test]
+async fn refusal_of_the_authorizer_forbids_sniffing(
+    #[case] token: &str,
+    #[case] code: u16,
+    #[case] is_forbidden: bool,
+) {
+    let server = rbac().start();
+    let mut request = Request::get("/api/v1/namespaces/default/pods/a");
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let answer = server
+        .call(request.body(String::new()).expect("the request is valid"))
+        .await;
+    let sniffing = answer.headers().get("x-content-type-options");
+    assert_eq!((answer.status().as_u16(), sniffing.is_some()), (code, is_forbidden));
+}

@@ -145,6 +145,9 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
     if let Some(text) = call.deprecation.as_ref().filter(|_| !(call.has_routes && is_unrouted)) {
         encode::add_first_warning(headers, text);
     }
+    if code == 403 && !call.is_admitted {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     }

@@ -246,7 +246,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
         return ErrorForm::Json;
     }
     let clauses = clauses(accept.unwrap_or_default());
-    let plain = |clause: &Clause<'_>| match accepted(clause, Served::Custom) {
+    // Custom resources have the same forms of errors as built-in resources.
+    let plain = |clause: &Clause<'_>| match accepted(clause, Served::BuiltIn) {
         Some(AnswerForm {
             encoding,
             view: View::Whole,
@@ -258,7 +259,6 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
         Some(Encoding::Json) => ErrorForm::Json,
         Some(Encoding::Yaml) => ErrorForm::Yaml,
         Some(Encoding::Protobuf) => ErrorForm::Protobuf,
-        None if clauses.iter().any(|it| it.names(PROTOBUF) && it.view().is_none()) => ErrorForm::Protobuf,
         None => ErrorForm::IndentedJson,
     }
 }

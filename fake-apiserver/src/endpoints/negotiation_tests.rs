@@ -154,7 +154,8 @@ fn e1_watch_streams_are_json_or_protobuf(#[case] accept: &str, #[case] refusal: 
     Some("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
     ErrorForm::IndentedJson
 )]
-#[case(Some("application/vnd.kubernetes.protobuf,application/json"), ErrorForm::Json)]
+#[case(Some("application/vnd.kubernetes.protobuf,application/json"), ErrorForm::Protobuf)]
+#[case(Some("application/vnd.kubernetes.protobuf;q=0.4,application/json"), ErrorForm::Json)]
 fn m5_errors_honour_the_accept_header(#[case] accept: Option<&str>, #[case] form: ErrorForm) {
     assert_eq!(error_form(accept), form);
 }
