@@ -407,7 +407,9 @@ impl DeleteOptions {
             ..Self::default()
         };
         let dry_run = body.get("dryRun").and_then(Value::as_array);
-        let dry_run = dry_run.into_iter().flatten().filter_map(Value::as_str).collect();
+        // Go decodes null as an empty string.
+        let dry_run = dry_run.into_iter().flatten().map(|it| it.as_str().unwrap_or_default());
+        let dry_run = dry_run.collect();
         options.checked(text("/propagationPolicy"), dry_run)
     }
 

@@ -179,16 +179,33 @@ fn check_delete_options(value: &Value) -> Result<(), Status> {
              \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
         )));
     }
-    let wrong = |field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| match value.get(field) {
-        Some(value) if !value.is_null() && !is_right(value) => Err(Status::bad_request(format!(
-            "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {go_type}",
+    let wrong_value = |value: &Value, field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| match value {
+        value if !value.is_null() && !is_right(value) => Err(Status::bad_request(format!(
+            "json: cannot unmarshal {} into Go struct field {field} of type {go_type}",
             type_name(value)
         ))),
         _ => Ok(()),
     };
+    let wrong = |field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| {
+        let found = value.get(field).unwrap_or(&Value::Null);
+        wrong_value(found, &format!("DeleteOptions.{field}"), go_type, is_right)
+    };
     wrong("gracePeriodSeconds", "int64", &Value::is_i64)?;
     wrong("preconditions", "v1.Preconditions", &Value::is_object)?;
+    for (field, go_type) in [("uid", "types.UID"), ("resourceVersion", "string")] {
+        let found = value.get("preconditions").and_then(|it| it.get(field));
+        let path = format!("Preconditions.preconditions.{field}");
+        wrong_value(found.unwrap_or(&Value::Null), &path, go_type, &Value::is_string)?;
+    }
     wrong("orphanDependents", "bool", &Value::is_boolean)?;
     wrong("propagationPolicy", "v1.DeletionPropagation", &Value::is_string)?;
-    wrong("dryRun", "[]string", &Value::is_array)
+    wrong("dryRun", "[]string", &Value::is_array)?;
+    for item in value.get("dryRun").and_then(Value::as_array).into_iter().flatten() {
+        wrong_value(item, "DeleteOptions.dryRun", "string", &Value::is_string)?;
+    }
+    wrong(
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "bool",
+        &Value::is_boolean,
+    )
 }

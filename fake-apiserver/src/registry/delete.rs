@@ -356,12 +356,11 @@ fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Tim
 /// seconds.
 fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
-    let marked_before = number(object, "deletionGracePeriodSeconds").is_some();
     let generation = number(object, "generation").unwrap_or(0);
     let terminating = object.is_terminating();
     let meta = object.metadata_mut();
     // CRDs, and other objects that are marked by their own registry in kube-apiserver, keep the generation.
-    if with_grace && !marked_before && generation > 0 {
+    if with_grace && !terminating && generation > 0 {
         meta.insert("generation".into(), (generation.saturating_add(1)).into());
     }
     if !terminating {
@@ -378,7 +377,11 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
     let default = row.strategy().facts().default_propagation;
     let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy) {
         _ if default == Propagation::Unsupported => (false, false),
-        (Some(orphan), _) => (orphan, false),
+        // A namespace is deleted in the foreground (`shouldHaveDeleteDependentsFinalizer`); other objects are not.
+        (Some(orphan), _) => {
+            let facts = row.strategy().facts();
+            (orphan, !orphan && facts.first_delete == FirstDelete::MarksAndPropagates)
+        }
         (None, Some(PropagationPolicy::Orphan)) => (true, false),
         (None, Some(PropagationPolicy::Foreground)) => (false, true),
         (None, Some(PropagationPolicy::Background)) => (false, false),

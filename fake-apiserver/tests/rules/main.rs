@@ -3,6 +3,7 @@
 mod aggregation;
 mod ask;
 mod definitions;
+mod delete_options;
 mod deletes;
 mod devices;
 mod documents;
