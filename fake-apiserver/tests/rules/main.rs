@@ -19,6 +19,7 @@ mod requests;
 mod revisions;
 mod scales;
 mod services;
+mod terminating;
 mod tokens;
 mod uids;
 mod versions;

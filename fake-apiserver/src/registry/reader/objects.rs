@@ -87,4 +87,19 @@ impl Reader {
         }
         Ok(())
     }
+
+    /// Checks the namespace of a new subresource of the object `name`, such as an Eviction. Accepts a missing namespace
+    /// if the object exists, because objects can be loaded without their namespaces.
+    pub(in crate::registry) fn check_namespace_of(
+        &self,
+        row: &Row,
+        resource: &str,
+        (namespace, name): (&str, &str),
+    ) -> Result<(), Status> {
+        let has_namespace = self.store.get("namespaces", &Key::new("", namespace)).is_some();
+        if !has_namespace && self.stored_object(resource, namespace, name).is_some() {
+            return Ok(());
+        }
+        self.check_namespace(row, namespace, name)
+    }
 }

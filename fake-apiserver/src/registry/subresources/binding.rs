@@ -37,6 +37,8 @@ impl Registry {
         } = request.read(request.object.clone(), BINDING, &options)?;
         request.remarks.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
+        let RequestInfo { namespace, name, .. } = request.info;
+        self.reader.check_namespace_of(request.row, "pods", (namespace, name))?;
         let write = request.write(&options);
         let binding = self.admission.mutate_posted(&write, binding).await?;
         if binding.name() != request.info.name {
@@ -56,6 +58,8 @@ impl Registry {
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         // Unlike `pods/binding`, this endpoint ignores the uid.
         binding.metadata_mut().remove("uid");
+        let place = (request.info.namespace.as_str(), binding.name());
+        self.reader.check_namespace_of(request.row, "pods", place)?;
         let binding = self.admission.mutate_posted(request, binding).await?;
         let scheme = self.reader.scheme();
         let pods = scheme

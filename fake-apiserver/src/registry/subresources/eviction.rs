@@ -39,13 +39,15 @@ impl Registry {
             ..
         } = read(request, &write_options)?;
         request.remarks.warnings.extend(warnings);
+        let RequestInfo { namespace, name, .. } = request.info;
+        self.reader.check_namespace_of(request.row, "pods", (namespace, name))?;
+        let write = request.write(&write_options);
+        let eviction = self.admission.mutate_posted(&write, eviction).await?;
         if eviction.name() != request.info.name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
         }
-        let write = request.write(&write_options);
-        let eviction = self.admission.mutate_posted(&write, eviction).await?;
         check_options(&eviction)?;
         let eviction = self.admission.check_posted(&write, eviction).await?;
         let stored = self.reader.get(request.row, request.info, "").await?;

@@ -6,6 +6,7 @@ use super::{SubresourceRequest, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
+use crate::api::request_info::RequestInfo;
 use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;
 use crate::entropy;
@@ -49,7 +50,10 @@ impl Registry {
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
         request.remarks.warnings.extend(std::mem::take(&mut decoded.warnings));
         metadata::fill_namespace(&mut decoded.object, &request.info.namespace)?;
-        check_name(&decoded.object, &request.info.name)?;
+        let RequestInfo { namespace, name, .. } = request.info;
+        self.reader
+            .check_namespace_of(request.row, "serviceaccounts", (namespace, name))?;
+        check_name(&decoded.object, name)?;
         let stored = self.reader.get(request.row, request.info, "").await?;
         let account = self.reader.decode(request.row, &stored);
         let asked = &mut decoded.object;
