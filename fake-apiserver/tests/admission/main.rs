@@ -12,4 +12,5 @@ mod network;
 mod plugins;
 #[cfg(feature = "cel")]
 mod policies;
+mod quotas;
 mod webhooks;

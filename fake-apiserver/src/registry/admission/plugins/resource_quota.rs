@@ -117,7 +117,8 @@ impl Charge<'_> {
                 delta.insert(name, now.subtract(&before));
             }
         }
-        delta.retain(|_, amount| amount.signum() != 0);
+        // Only the quota controller lowers the usage.
+        delta.retain(|_, amount| amount.signum() > 0);
         if delta.is_empty() {
             return Ok(None);
         }

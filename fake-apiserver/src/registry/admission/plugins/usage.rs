@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::object::Object;
-use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
+use crate::registry::kinds::pod::pod_resources::{is_pod_level, quality_of_service, requested};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
@@ -196,9 +196,13 @@ fn crosses_namespaces(spec: &Cursor<'_>) -> bool {
 }
 
 /// Lists, for an error message, the compute resources that a quota requires but containers do not set; `None` if all
-/// are set.
+/// are set, or if the Pod has pod-level resources (`podEvaluator.Constraints`).
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
     let pod = Cursor::root(pod);
+    let mut pod_level = ["spec.resources.requests", "spec.resources.limits"].into_iter();
+    if pod_level.any(|list| pod.at(list).entries("").any(|(name, _)| is_pod_level(name))) {
+        return None;
+    }
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
         let (which, resource) = match name.split_once('.') {
@@ -206,19 +210,15 @@ pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Obj
             Some(("limits", resource)) => ("limits", resource),
             _ => ("requests", name.as_str()),
         };
-        if !matches!(resource, "cpu" | "memory" | "ephemeral-storage") {
+        if !matches!(resource, "cpu" | "memory") {
             continue;
         }
-        let says = |owner: &Cursor<'_>| {
-            let resources = owner.at("resources");
+        let is_set = |container: &Cursor<'_>| {
+            let resources = container.at("resources");
             resources.map(which).is_some_and(|it| it.contains_key(resource))
         };
-        let spec = pod.at("spec");
-        if says(&spec) {
-            continue;
-        }
         for container in pod.items("spec.containers").chain(pod.items("spec.initContainers")) {
-            if !says(&container) {
+            if !is_set(&container) {
                 lacking.entry(name).or_default().push(container.text("name"));
             }
         }

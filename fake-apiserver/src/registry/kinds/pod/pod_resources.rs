@@ -9,7 +9,7 @@ use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
 
 /// Returns `true` if the resource is supported at the pod level.
-pub(super) fn is_pod_level(resource: &str) -> bool {
+pub(crate) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
