@@ -10,6 +10,7 @@ mod mutations;
 #[cfg(feature = "tls")]
 mod network;
 mod plugins;
+mod pod_security;
 #[cfg(feature = "cel")]
 mod policies;
 mod quotas;

@@ -83,7 +83,7 @@ impl Demands {
             let (level, version) = (label(mode.level), label(mode.version));
             Demand {
                 level: level.map_or(Level::Privileged, |it| Level::parse(it).unwrap_or(wrong)),
-                version: version.unwrap_or("latest").to_owned(),
+                version: version.filter(|it| is_version(it)).unwrap_or("latest").to_owned(),
             }
         };
         let enforce = demand(&ENFORCE, Level::Restricted);
@@ -123,10 +123,7 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
             let old = attributes.old.as_ref();
             old.is_none_or(|old| is_significant(&Cursor::root(object), &Cursor::root(old)))
         }
-        (Operation::Update, "") => {
-            let old = attributes.old.as_ref();
-            old.is_none_or(|old| !Cursor::root(old).same(&Cursor::root(object), path))
-        }
+        (Operation::Update, "") => true,
         _ => false,
     };
     let namespace = reader.store.get("namespaces", &Key::new("", &attributes.namespace));
@@ -135,8 +132,9 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
         return Ok(());
     };
     let demands = Demands::of(|key| namespace.label(key));
+    let version = reader.scheme().version;
     let said = |demand: &Demand| -> Option<String> {
-        let found = violations(&spec, demand.level);
+        let found = violations(&spec, demand.level, version);
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         (!found.is_empty()).then(|| format!("violate PodSecurity \"{demand}\": {}", found.join(", ")))
     };
@@ -185,9 +183,8 @@ fn is_version(text: &str) -> bool {
     text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
 }
 
-/// Checks the labels of a namespace. If the enforced level becomes stricter, adds warnings about existing Pods that
-/// violate it.
-fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+/// Returns the errors of the labels of a namespace, each with its path.
+fn label_errors(object: &Object) -> FieldErrors {
     let label_of = |object: &Object, key: &str| {
         let mut labels = object.labels();
         let found = labels.find(|(it, _)| *it == key);
@@ -208,7 +205,15 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
             errors.invalid(path, value, "must be \"latest\" or \"v1.x\"");
         }
     }
-    if !errors.is_empty() {
+    errors
+}
+
+/// Checks the labels of a namespace. If the enforced policy changes and is not only relaxed, adds warnings about
+/// existing Pods that violate it.
+fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+    let errors = label_errors(object);
+    let is_known = |old: &Object| label_errors(old).aggregate() == errors.aggregate();
+    if !errors.is_empty() && !attributes.old.as_ref().is_some_and(is_known) {
         return Err(Status::invalid(&attributes.group_kind(), object.name(), &errors));
     }
     let Some(old) = &attributes.old else { return Ok(()) };
@@ -217,12 +222,14 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
         demands.enforce
     };
     let (before, demand) = (demanded(old), demanded(object));
-    if demand.level <= before.level {
+    let is_relaxed = demand.level <= before.level && demand.version == before.version;
+    if is_relaxed || demand.level == Level::Privileged {
         return Ok(());
     }
+    let version = reader.scheme().version;
     let mut found = Vec::new();
     for pod in reader.objects_in("", "pods", object.name()) {
-        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), demand.level)
+        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), demand.level, version)
             .iter()
             .map(|it| it.reason)
             .collect();

@@ -1,6 +1,7 @@
 //! The checks of the Pod Security Standards, in the order in which violations are reported.
 
 use crate::api::json::Map;
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::types::cursor::Cursor;
 
 /// Level of a policy.
@@ -58,7 +59,7 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-const SAFE_SYSCTLS: [&str; 10] = [
+const SAFE_SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.ip_local_reserved_ports",
@@ -68,7 +69,9 @@ const SAFE_SYSCTLS: [&str; 10] = [
     "net.ipv4.tcp_keepalive_intvl",
     "net.ipv4.tcp_keepalive_probes",
     "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_wmem",
 ];
 
 const RESTRICTED_VOLUMES: [&str; 8] = [
@@ -83,8 +86,11 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
 ];
 
 /// Returns the violations of a level in a pod spec.
-pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
+pub(super) fn violations(spec: &Cursor<'_>, level: Level, version: KubernetesVersion) -> Vec<Violation> {
     let mut found = Vec::new();
+    if level == Level::Privileged {
+        return found;
+    }
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {
         if !details.is_empty() {
             found.push(Violation {
@@ -93,62 +99,85 @@ pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
             });
         }
     };
-    if level == Level::Privileged {
-        return found;
+    // A Pod in its own user namespace may use any user, and `baseline` ignores its `procMount`.
+    let has_user_namespace = is(spec, "hostUsers", false) && version >= KubernetesVersion::V1_35;
+    if level == Level::Baseline {
+        baseline(spec, has_user_namespace, &mut add);
+    } else {
+        restricted(spec, has_user_namespace, &mut add);
     }
-    let is_restricted = level == Level::Restricted;
-    if !is_restricted {
-        add(
-            "non-default capabilities",
-            added_capabilities(spec, &DEFAULT_CAPABILITIES),
-            "; ",
-        );
-    }
-    let namespaces = ["hostNetwork", "hostPID", "hostIPC"].into_iter();
-    let shared = namespaces
-        .filter(|field| is(spec, field, true))
-        .map(|field| format!("{field}=true"));
-    add("host namespaces", shared.collect(), ", ");
-    if !is_restricted {
-        let volumes = spec.items("volumes").filter(|it| it.get("hostPath").is_some());
-        let names: Vec<&str> = volumes.map(|it| it.text("name")).collect();
-        add("hostPath volumes", named("volume", &names).into_iter().collect(), ", ");
-    }
+    found
+}
+
+/// Receives the reason of a violation, its details and the separator between details.
+type Add<'a> = dyn FnMut(&'static str, Vec<String>, &str) + 'a;
+
+/// Adds the violations of the level `baseline`.
+fn baseline(spec: &Cursor<'_>, has_user_namespace: bool, add: &mut Add<'_>) {
+    let capabilities = added_capabilities(spec, &DEFAULT_CAPABILITIES);
+    add("non-default capabilities", capabilities, "; ");
+    add("host namespaces", host_namespaces(spec), ", ");
+    let volumes = spec.items("volumes").filter(|it| it.get("hostPath").is_some());
+    let names: Vec<&str> = volumes.map(|it| it.text("name")).collect();
+    add("hostPath volumes", named("volume", &names).into_iter().collect(), ", ");
     add("hostPort", host_ports(spec).into_iter().collect(), ", ");
-    let privileged = names_of(spec, |it| is(it, "securityContext.privileged", true));
-    add(
-        "privileged",
-        must_not(&privileged, "set securityContext.privileged=true"),
-        ", ",
-    );
+    add("privileged", privileged(spec), ", ");
+    if !has_user_namespace {
+        add("procMount", proc_mount(spec), ", ");
+    }
+    add("seccompProfile", unconfined(spec), "; ");
+    add("forbidden sysctls", forbidden_sysctls(spec), ", ");
+}
+
+/// Adds the violations of the level `restricted`, which replaces some of the checks of `baseline`.
+fn restricted(spec: &Cursor<'_>, has_user_namespace: bool, add: &mut Add<'_>) {
+    add("host namespaces", host_namespaces(spec), ", ");
+    add("hostPort", host_ports(spec).into_iter().collect(), ", ");
+    add("privileged", privileged(spec), ", ");
+    add("forbidden sysctls", forbidden_sysctls(spec), ", ");
+    // Windows does not support the fields of these checks, and a Pod for Windows cannot set them.
+    let is_windows = spec.text("os.name") == "windows";
+    if !is_windows {
+        let escalating = names_of(spec, |it| !is(it, "securityContext.allowPrivilegeEscalation", false));
+        let details = must(&escalating, "set securityContext.allowPrivilegeEscalation=false");
+        add("allowPrivilegeEscalation != false", details, ", ");
+        add("unrestricted capabilities", restricted_capabilities(spec), "; ");
+    }
+    add("procMount", proc_mount(spec), ", ");
+    add("restricted volume types", restricted_volumes(spec), ", ");
+    if !has_user_namespace {
+        add("runAsNonRoot != true", run_as_non_root(spec), "; ");
+        add("runAsUser=0", run_as_user(spec), "; ");
+    }
+    if !is_windows {
+        add("seccompProfile", restricted_seccomp(spec), "; ");
+    }
+}
+
+fn host_namespaces(spec: &Cursor<'_>) -> Vec<String> {
+    let namespaces = ["hostNetwork", "hostPID", "hostIPC"].into_iter();
+    let shared = namespaces.filter(|field| is(spec, field, true));
+    shared.map(|field| format!("{field}=true")).collect()
+}
+
+fn privileged(spec: &Cursor<'_>) -> Vec<String> {
+    let names = names_of(spec, |it| is(it, "securityContext.privileged", true));
+    must_not(&names, "set securityContext.privileged=true")
+}
+
+fn proc_mount(spec: &Cursor<'_>) -> Vec<String> {
     let unmasked = names_of(spec, |it| {
         !matches!(it.text("securityContext.procMount"), "" | "Default")
     });
-    add(
-        "procMount",
-        must_not(&unmasked, "set securityContext.procMount to \"Unmasked\""),
-        ", ",
-    );
-    if !is_restricted {
-        add("seccompProfile", unconfined(spec), "; ");
-    }
-    let sysctls = spec.items("securityContext.sysctls").map(|it| it.text("name"));
-    let forbidden = sysctls.filter(|name| !SAFE_SYSCTLS.contains(name)).map(str::to_owned);
-    add("forbidden sysctls", forbidden.collect(), ", ");
-    if is_restricted {
-        let escalating = names_of(spec, |it| !is(it, "securityContext.allowPrivilegeEscalation", false));
-        add(
-            "allowPrivilegeEscalation != false",
-            must(&escalating, "set securityContext.allowPrivilegeEscalation=false"),
-            ", ",
-        );
-        add("unrestricted capabilities", restricted_capabilities(spec), "; ");
-        add("restricted volume types", restricted_volumes(spec), ", ");
-        add("runAsNonRoot != true", run_as_non_root(spec), "; ");
-        add("runAsUser=0", run_as_user(spec), "; ");
-        add("seccompProfile", restricted_seccomp(spec), "; ");
-    }
-    found
+    must_not(&unmasked, "set securityContext.procMount to \"Unmasked\"")
+}
+
+fn forbidden_sysctls(spec: &Cursor<'_>) -> Vec<String> {
+    let names = spec.items("securityContext.sysctls").map(|it| it.text("name"));
+    names
+        .filter(|it| !SAFE_SYSCTLS.contains(it))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn is(map: &Cursor<'_>, path: &str, wanted: bool) -> bool {
@@ -250,14 +279,20 @@ fn restricted_volumes(spec: &Cursor<'_>) -> Vec<String> {
     text.into_iter().collect()
 }
 
+/// Returns the detail that the Pod, some of its containers or both set a value.
+fn pod_or_containers_must_not(is_set: impl Fn(&Cursor<'_>) -> bool, spec: &Cursor<'_>, what: &str) -> Vec<String> {
+    let pod = is_set(spec).then(|| "pod".to_owned());
+    let setters: Vec<String> = pod
+        .into_iter()
+        .chain(named("container", &names_of(spec, is_set)))
+        .collect();
+    let detail = (!setters.is_empty()).then(|| format!("{} must not {what}", setters.join(" and ")));
+    detail.into_iter().collect()
+}
+
 fn run_as_non_root(spec: &Cursor<'_>) -> Vec<String> {
     let path = "securityContext.runAsNonRoot";
-    let mut all = Vec::new();
-    if is(spec, path, false) {
-        all.push(format!("pod must not set {path}=false"));
-    }
-    let explicit = names_of(spec, |it| is(it, path, false));
-    all.extend(must_not(&explicit, &format!("set {path}=false")));
+    let mut all = pod_or_containers_must_not(|it| is(it, path, false), spec, &format!("set {path}=false"));
     if all.is_empty() && !is(spec, path, true) {
         let unset = names_of(spec, |it| it.get(path).is_none());
         let named = named("container", &unset).map(|it| format!("pod or {it} must set {path}=true"));
@@ -268,30 +303,19 @@ fn run_as_non_root(spec: &Cursor<'_>) -> Vec<String> {
 
 fn run_as_user(spec: &Cursor<'_>) -> Vec<String> {
     let path = "securityContext.runAsUser";
-    let mut all: Vec<String> = (spec.integer(path) == Some(0))
-        .then(|| "pod must not set runAsUser=0".to_owned())
-        .into_iter()
-        .collect();
-    let roots = names_of(spec, |it| it.integer(path) == Some(0));
-    all.extend(must_not(&roots, "set runAsUser=0"));
-    all
+    pod_or_containers_must_not(|it| it.integer(path) == Some(0), spec, "set runAsUser=0")
 }
 
 const SECCOMP: &str = "securityContext.seccompProfile.type";
 
 fn unconfined(spec: &Cursor<'_>) -> Vec<String> {
     let what = format!("set {SECCOMP} to \"Unconfined\"");
-    let mut all: Vec<String> = (spec.text(SECCOMP) == "Unconfined")
-        .then(|| format!("pod must not {what}"))
-        .into_iter()
-        .collect();
-    all.extend(must_not(&names_of(spec, |it| it.text(SECCOMP) == "Unconfined"), &what));
-    all
+    pod_or_containers_must_not(|it| it.text(SECCOMP) == "Unconfined", spec, &what)
 }
 
 fn restricted_seccomp(spec: &Cursor<'_>) -> Vec<String> {
     let mut all = unconfined(spec);
-    if spec.text(SECCOMP).is_empty() {
+    if all.is_empty() && spec.text(SECCOMP).is_empty() {
         let unset = names_of(spec, |it| it.text(SECCOMP).is_empty());
         let named = named("container", &unset);
         all.extend(named.map(|it| format!("pod or {it} must set {SECCOMP} to \"RuntimeDefault\" or \"Localhost\"")));
