@@ -14,4 +14,5 @@ mod pod_security;
 #[cfg(feature = "cel")]
 mod policies;
 mod quotas;
+mod service_accounts;
 mod webhooks;

@@ -1,6 +1,7 @@
 //! `ServiceAccount`: sets the ServiceAccount of a new Pod, and adds its token and its pull secrets (rule P9). Disabled
 //! by default.
 
+use super::pod_secrets;
 use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::reader::Reader;
@@ -28,11 +29,7 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
         spec.insert("serviceAccountName".into(), DEFAULT.into());
         spec.insert("serviceAccount".into(), DEFAULT.into());
     }
-    let namespace = pod.namespace();
-    let accounts = reader.objects_in("", "serviceaccounts", namespace);
-    let account = accounts.iter().find(|it| it.name() == name).ok_or_else(|| {
-        format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found")
-    })?;
+    let account = &account_of(reader, pod, &name)?;
     let mounts = Cursor::root(pod)
         .flag("spec.automountServiceAccountToken")
         .or_else(|| Cursor::root(account).flag("automountServiceAccountToken"))
@@ -45,13 +42,41 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
         let secrets = secrets.to_vec();
         ensure_object(pod, "spec").insert("imagePullSecrets".into(), secrets.into());
     }
+    if pod_secrets::are_limited(account) {
+        pod_secrets::check(account, pod)?;
+    }
     Ok(())
 }
 
-/// Checks that a mirror pod does not use a ServiceAccount or the token of a ServiceAccount.
+/// Checks the Secrets of a Pod's ephemeral containers (`limitEphemeralContainerSecretReferences`).
+pub(super) fn check_ephemeral_containers(reader: &Reader, pod: &Object) -> Result<(), String> {
+    let name = Cursor::root(pod).text("spec.serviceAccountName");
+    if name.is_empty() {
+        let (namespace, name) = (pod.namespace(), pod.name());
+        return Err(format!("no service account specified for pod {namespace}/{name}"));
+    }
+    let account = account_of(reader, pod, name)?;
+    if pod_secrets::are_limited(&account) {
+        pod_secrets::check_ephemeral_containers(&account, pod)?;
+    }
+    Ok(())
+}
+
+fn account_of(reader: &Reader, pod: &Object, name: &str) -> Result<Object, String> {
+    let namespace = pod.namespace();
+    let account = reader.stored_object("serviceaccounts", namespace, name);
+    account.ok_or_else(|| {
+        format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found")
+    })
+}
+
+/// Checks that a mirror pod does not use a ServiceAccount, the token of a ServiceAccount, or Secrets.
 fn check_mirror(pod: &Object) -> Result<(), String> {
     if !Cursor::root(pod).is_empty("spec.serviceAccountName") {
         return Err("a mirror pod may not reference service accounts".to_owned());
+    }
+    if pod_secrets::are_referenced(pod) {
+        return Err("a mirror pod may not reference secrets".to_owned());
     }
     let is_token = |source: Cursor<'_>| source.is_set("serviceAccountToken");
     let mut volumes = Cursor::root(pod).maps("spec.volumes");

@@ -1,6 +1,8 @@
 //! The order of the validating plugins, as in `AllOrderedPlugins` of kube-apiserver.
 
-use super::{Plugin, certificates, classes, limit_ranger, pod_groups, pod_resize, pod_security, runtime_class};
+use super::{
+    Plugin, certificates, classes, limit_ranger, pod_groups, pod_resize, pod_security, runtime_class, service_account,
+};
 use crate::api::admission::Operation;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -28,6 +30,11 @@ pub(in super::super) fn validate(admission: &Admission, attributes: &Attributes<
     // An object that is being deleted may exceed limits that were set later.
     if is_limited && !old.is_some_and(Object::is_terminating) && plugins.has(Plugin::LimitRanger) {
         limit_ranger::check(reader, resource, object).map_err(refused)?;
+    }
+    if plugins.service_account
+        && (group, resource, subresource, operation) == ("", "pods", "ephemeralcontainers", Operation::Update)
+    {
+        service_account::check_ephemeral_containers(reader, object).map_err(refused)?;
     }
     if plugins.has(Plugin::PodSecurity) {
         pod_security::check(reader, attributes, object)?;
