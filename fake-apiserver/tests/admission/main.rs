@@ -9,6 +9,7 @@ mod hostile;
 mod mutations;
 #[cfg(feature = "tls")]
 mod network;
+mod order;
 mod plugins;
 mod pod_security;
 #[cfg(feature = "cel")]

@@ -42,19 +42,23 @@ impl Strategy for Node {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
-        for (part, field) in [("spec", "configSource"), ("status", "config")] {
-            if let Some(part) = object_mut(object, part) {
-                part.remove(field);
-            }
-        }
+    fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
         let read = Cursor::root(object);
         let is_not_ready = |it: Cursor<'_>| it.text("key") == NOT_READY && it.text("effect") == "NoSchedule";
-        let is_tainted = context.plugins.has(Plugin::TaintNodesByCondition);
+        let is_tainted = old.is_none() && context.plugins.has(Plugin::TaintNodesByCondition);
         if is_tainted && !read.items("spec.taints").any(is_not_ready) {
             let mut taints = read.list("spec.taints").to_vec();
             taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
             ensure_object(object, "spec").insert("taints".into(), taints.into());
+        }
+        Ok(())
+    }
+
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        for (part, field) in [("spec", "configSource"), ("status", "config")] {
+            if let Some(part) = object_mut(object, part) {
+                part.remove(field);
+            }
         }
     }
 

@@ -67,10 +67,14 @@ impl Strategy for PersistentVolume {
         default_text(ensure_object(object, "status"), "phase", "Pending");
     }
 
+    fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
+        protect(object, old, PROTECTION, context);
+        Ok(())
+    }
+
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         let status = json!({"phase": "Pending", "lastPhaseTransitionTime": context.entropy.now_seconds()});
         object.insert("status".into(), status);
-        protect(object, PROTECTION, context);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

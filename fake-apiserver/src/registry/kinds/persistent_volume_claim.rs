@@ -46,9 +46,13 @@ impl Strategy for PersistentVolumeClaim {
         default_text(ensure_object(object, "status"), "phase", "Pending");
     }
 
-    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+    fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
+        protect(object, old, PROTECTION, context);
+        Ok(())
+    }
+
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".into(), json!({"phase": "Pending"}));
-        protect(object, PROTECTION, context);
         prepare_sources(ensure_object(object, "spec"), None);
     }
 
@@ -283,9 +287,10 @@ pub(super) fn check_basic(given: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Adds the finalizer `name`, unless the admission plugin `StorageObjectInUseProtection` is disabled.
-pub(crate) fn protect(object: &mut Object, name: &str, context: &Context<'_>) {
-    if !context.plugins.has(Plugin::StorageObjectInUseProtection) || object.finalizers().any(|it| it == name) {
+/// Adds the finalizer `name` to a new object, unless the admission plugin `StorageObjectInUseProtection` is disabled.
+pub(crate) fn protect(object: &mut Object, old: Option<&Object>, name: &str, context: &Context<'_>) {
+    let is_enabled = context.plugins.has(Plugin::StorageObjectInUseProtection);
+    if old.is_some() || !is_enabled || object.finalizers().any(|it| it == name) {
         return;
     }
     let finalizers = object.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));

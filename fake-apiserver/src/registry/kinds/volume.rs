@@ -117,8 +117,9 @@ impl Strategy for VolumeAttributesClass {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
-        protect(object, PROTECTION, context);
+    fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
+        protect(object, old, PROTECTION, context);
+        Ok(())
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
