@@ -21,6 +21,8 @@ fn server(asked: &Asked) -> ApiServer {
             "/b" => data("b"),
             "/same" => patch(json!([{"op": "add", "path": "/metadata/name", "value": "a"}])),
             "/broken" => json!({"uid": "other"}),
+            "/undecodable" => patch(json!({})),
+            "/operation" => patch(json!([1])),
             "/bad" => patch(json!([{"op": "replace", "path": "/nothing/here", "value": 1}])),
             _ => json!({}),
         };
@@ -92,6 +94,13 @@ async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owner
     "admission webhook \"w.example.com\" denied the request: not today")]
 #[case::bad_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,
     "Internal error occurred: replace operation does not apply: doc is missing path: /nothing/here: missing value")]
+#[case::undecodable_patch("/undecodable", json!({}), 500,
+    "Internal error occurred: failed calling webhook \"w.example.com\": received undecodable patch in webhook response: \
+     json: cannot unmarshal object into Go value of type jsonpatch.Patch")]
+#[case::undecodable_patch_with_failure_policy_ignore("/undecodable", json!({"failurePolicy": "Ignore"}), 201, "")]
+#[case::undecodable_operation("/operation", json!({}), 500,
+    "Internal error occurred: failed calling webhook \"w.example.com\": received undecodable patch in webhook response: \
+     json: cannot unmarshal number into Go value of type jsonpatch.Operation")]
 #[case::no_service("/x", json!({"clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/x"}}}), 500,
     "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
      \"https://s.n.svc:443/x?timeout=10s\": service \"s\" not found")]

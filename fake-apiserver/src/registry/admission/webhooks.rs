@@ -89,9 +89,14 @@ impl Admission {
                 webhook.name
             ))));
         }
-        let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
+        let failed = |why: Inapplicable| match why {
+            Inapplicable::Undecodable(why) => {
+                Failure::Call(format!("received undecodable patch in webhook response: {why}"))
+            }
+            Inapplicable::Test(why) | Inapplicable::Otherwise(why) => Failure::Refused(Status::internal(why)),
+        };
         let object = Value::from(request.object.clone());
-        let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(internal)?;
+        let patched = json_patch_or_why(object.clone(), &answer.patch).map_err(failed)?;
         // In Go, the times in managed fields have sub-second precision until the object is parsed for the first time.
         // Losing that precision counts as a change.
         let is_first = !std::mem::replace(&mut known.is_read_back, true);

@@ -42,7 +42,8 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
 pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, Inapplicable> {
     let (operations, _) = decode(body).map_err(|status| {
         let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
-        Inapplicable::Otherwise(text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch"))
+        let text = text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
+        Inapplicable::Undecodable(text.replace("handlers.jsonPatchOp", "jsonpatch.Operation"))
     })?;
     let mut state = State::new(document);
     for mut operation in operations {
@@ -61,14 +62,16 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, I
 pub(crate) enum Inapplicable {
     /// A value differs from the value in a `test` operation.
     Test(String),
-    /// The patch cannot be parsed, or cannot be applied to the document.
+    /// The patch cannot be parsed.
+    Undecodable(String),
+    /// The patch cannot be applied to the document.
     Otherwise(String),
 }
 
 impl From<Inapplicable> for String {
     fn from(why: Inapplicable) -> Self {
         match why {
-            Inapplicable::Test(text) | Inapplicable::Otherwise(text) => text,
+            Inapplicable::Test(text) | Inapplicable::Undecodable(text) | Inapplicable::Otherwise(text) => text,
         }
     }
 }

@@ -253,7 +253,7 @@ impl Admission {
                 Ok(patched) => patched,
                 // A failed test operation of a JSON patch leaves the object unchanged.
                 Err(Inapplicable::Test(_)) => object,
-                Err(Inapplicable::Otherwise(why)) => return Err(why.into()),
+                Err(Inapplicable::Undecodable(why) | Inapplicable::Otherwise(why)) => return Err(why.into()),
             }
         } else {
             apply(row, object, value)?
