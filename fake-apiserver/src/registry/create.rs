@@ -100,6 +100,7 @@ impl Registry {
         self.authorization.check_escalation(request, &object, None)?;
         self.choose_name(row, &mut object);
         self.prepare_new(request, &mut object, hidden)?;
+        self.authorization.check_references(request, &object, None)?;
         self.check_creation(request)?;
         // Warnings are only returned for valid objects.
         request.remarks.warnings.extend(strategy.warnings(&object, None));

@@ -55,7 +55,7 @@ pub(super) trait Change: Sync {
         Ok(None)
     }
 
-    /// Applies admission's changes of the shown object to `_object`.
+    /// Validates the shown object after the mutating phase of admission, and applies its changes to `_object`.
     fn take(&self, _object: &mut Object, _shown: &Object) -> Result<(), Status> {
         Ok(())
     }
@@ -200,6 +200,7 @@ impl Registry {
         row.to_storage(&mut old);
         self.authorization.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old, &hidden)?;
+        self.authorization.check_references(request, &object, Some(&old))?;
         request
             .remarks
             .warnings
@@ -265,13 +266,11 @@ impl Registry {
         hidden: &mut Hidden,
     ) -> Result<(Object, Object), Status> {
         if let Some(shown) = change.shown(&object)? {
-            let before = shown.clone();
+            let kind = kind_named(&shown);
             let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(&old)?);
-            attributes.kind = kind_named(&before);
+            attributes.kind = kind;
             self.admission.admit(&mut attributes).await?;
-            if let Some(shown) = attributes.object.filter(|it| *it != before) {
-                change.take(&mut object, &shown)?;
-            }
+            change.take(&mut object, &attributes.object.unwrap_or_default())?;
             return Ok((object, old));
         }
         let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
@@ -366,6 +365,7 @@ impl Registry {
         let subresource = request.info.subresource.as_str();
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
+        let is_raised = strategy.facts().compares_dropped_fields && strategy.raises_generation(object, old);
         row.drop_disabled(object, Some(old));
         let conditions = Conditions {
             hidden,
@@ -376,7 +376,7 @@ impl Registry {
             strategy.prepare_for_update(object, old, context);
             Ok::<(), Status>(())
         })?;
-        metadata::prepare_update(object, old, strategy, subresource, hidden);
+        metadata::prepare_update(object, old, strategy, subresource, hidden, is_raised);
         hidden.show_in(&mut errors);
         refuse(row, object, &errors)?;
         let checks = row.metadata_checks(subresource);

@@ -15,5 +15,6 @@ mod pod_security;
 #[cfg(feature = "cel")]
 mod policies;
 mod quotas;
+mod references;
 mod service_accounts;
 mod webhooks;

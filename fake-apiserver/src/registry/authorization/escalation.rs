@@ -49,11 +49,11 @@ impl Authorization {
             return Ok(());
         }
         self.check_held(request, role.name(), &PolicyRule::of_role(role))?;
-        let aggregates = |role: &Object| Cursor::root(role).is_set("aggregationRule");
+        let aggregates = |role: &Object| !Cursor::root(role).is_empty("aggregationRule.clusterRoleSelectors");
         if aggregates(role) || old.is_some_and(aggregates) {
             // The selectors may match other roles later, so the user needs all permissions.
             let held = self.check_held(request, role.name(), &PolicyRule::everything());
-            let why = "must have cluster-admin privileges to use an aggregationRule";
+            let why = "must have cluster-admin privileges to use the aggregationRule";
             held.map_err(|_| Status::forbidden(&request.row.info.group_resource(), role.name(), why))?;
         }
         Ok(())

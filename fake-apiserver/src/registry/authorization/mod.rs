@@ -3,6 +3,7 @@
 
 mod policy;
 mod escalation;
+mod references;
 mod aggregation;
 mod bootstrap;
 pub(crate) mod authorizer;

@@ -58,6 +58,8 @@ pub(crate) struct Facts {
     pub(crate) allows_create_on_update: bool,
     /// Rule for maintaining `metadata.generation` (rule B8).
     pub(crate) generation: Generation,
+    /// Set if fields of disabled features are compared for the generation before they are dropped.
+    pub(crate) compares_dropped_fields: bool,
     /// Set if the status in a create request is not removed although the kind has the subresource, because new objects
     /// keep it or the strategy reads it.
     pub(crate) keeps_status_on_create: bool,
@@ -84,6 +86,7 @@ impl Facts {
         allows_unconditional_update: true,
         allows_create_on_update: false,
         generation: Generation::Absent,
+        compares_dropped_fields: false,
         keeps_status_on_create: false,
         returns_deleted_object: false,
         default_propagation: Propagation::Background,

@@ -100,18 +100,21 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 /// Restores the fields that the server keeps on update: generation, creationTimestamp and deletionTimestamp, and the
 /// uid and deletionGracePeriodSeconds if the update omits them (rules B11, B12). Must be called after the preparation
 /// of the strategy. Increments the generation if the kind has generations and the object has changed (rule B8), except
-/// in writes of the status and bindings.
+/// in writes of the status and bindings. `is_raised` increments the generation of an object that has not changed.
 pub(crate) fn prepare_update(
     new: &mut Object,
     old: &Object,
     strategy: &dyn Strategy,
     subresource: &str,
     hidden: &Hidden,
+    is_raised: bool,
 ) {
     let facts = strategy.facts();
     let raises = facts.generation != Generation::Absent
         && !matches!(subresource, "status" | "binding")
-        && (strategy.raises_generation(new, old) || facts.exact.iter().any(|field| hidden.has_emptied(field)));
+        && (is_raised
+            || strategy.raises_generation(new, old)
+            || facts.exact.iter().any(|field| hidden.has_emptied(field)));
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);
     let meta = new.metadata_mut();

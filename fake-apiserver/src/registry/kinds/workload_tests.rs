@@ -170,6 +170,7 @@ fn run(case: &Map) -> Result<(), String> {
         strategy,
         subresource,
         &crate::registry::types::hidden::NONE,
+        false,
     );
     strategy.validate_update(&new, &old, &mut errors, &context);
     check(case, &new, &errors)

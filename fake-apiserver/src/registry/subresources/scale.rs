@@ -168,7 +168,7 @@ impl Change for Scaled<'_> {
             warnings,
             ..
         } = self.written(&live)?;
-        self.check(old, &scale)?;
+        self.check(old, &scale, false)?;
         let mut object = old.clone();
         self.source.write(&mut object, &scale)?;
         set_owners(&mut object, fields.to_parent(owners, &self::owners(&scale)));
@@ -187,7 +187,10 @@ impl Change for Scaled<'_> {
     }
 
     fn take(&self, object: &mut Object, shown: &Object) -> Result<(), Status> {
-        self.check(object, shown)?;
+        self.check(object, shown, true)?;
+        if *shown == self.source.live(object)? {
+            return Ok(());
+        }
         self.source.write(object, shown)
     }
 }
@@ -233,8 +236,9 @@ impl Scaled<'_> {
         metadata::check_name(scale, &self.request.info.name)
     }
 
-    /// Checks the Scale of a built-in object, including its metadata (`ValidateScale`), and compares the uids.
-    fn check(&self, object: &Object, scale: &Object) -> Result<(), Status> {
+    /// Checks the Scale of a built-in object, including its metadata (`ValidateScale`), and compares the uids. Before
+    /// admission, which may correct the replicas, only refuses Scales with wrong metadata.
+    fn check(&self, object: &Object, scale: &Object, is_admitted: bool) -> Result<(), Status> {
         if let Source::Custom(..) = self.source {
             return Ok(());
         }
@@ -243,7 +247,7 @@ impl Scaled<'_> {
         let replicas = value_at(scale, &["spec", "replicas"])
             .and_then(Value::as_i64)
             .unwrap_or(0);
-        if replicas < 0 {
+        if replicas < 0 && (is_admitted || !errors.is_empty()) {
             let path = FieldPath::new("spec").child("replicas");
             errors.invalid(path, replicas, "must be greater than or equal to 0");
         }

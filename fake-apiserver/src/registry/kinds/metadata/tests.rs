@@ -31,7 +31,14 @@ fn update(old: Value, new: Value) -> (Object, Vec<String>) {
     }
     let strategy = strategy("", "configmaps");
     let mut errors = FieldErrors::new();
-    prepare_update(&mut new, &old, strategy, "", &crate::registry::types::hidden::NONE);
+    prepare_update(
+        &mut new,
+        &old,
+        strategy,
+        "",
+        &crate::registry::types::hidden::NONE,
+        false,
+    );
     validate_update(
         &new,
         &old,
@@ -196,9 +203,23 @@ fn b8_generation_increases_with_the_spec() {
     let ingress = strategy("networking.k8s.io", "ingresses");
     let old = object(json!({"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {}}));
     let mut same = object(json!({"metadata": {"labels": {"x": "y"}}, "spec": {"a": 1}, "status": {"b": 1}}));
-    prepare_update(&mut same, &old, ingress, "", &crate::registry::types::hidden::NONE);
+    prepare_update(
+        &mut same,
+        &old,
+        ingress,
+        "",
+        &crate::registry::types::hidden::NONE,
+        false,
+    );
     assert_eq!(same["metadata"]["generation"], 2);
     let mut changed = object(json!({"spec": {"a": 2}}));
-    prepare_update(&mut changed, &old, ingress, "", &crate::registry::types::hidden::NONE);
+    prepare_update(
+        &mut changed,
+        &old,
+        ingress,
+        "",
+        &crate::registry::types::hidden::NONE,
+        false,
+    );
     assert_eq!(changed["metadata"]["generation"], 3);
 }
