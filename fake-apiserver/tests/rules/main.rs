@@ -23,3 +23,4 @@ mod terminating;
 mod tokens;
 mod uids;
 mod versions;
+mod warnings;

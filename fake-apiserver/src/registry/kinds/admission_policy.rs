@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::admission_rules::{
-    RuleScope, default_match, validate_conditions, validate_match, validate_mutating_operations,
+    RuleScope, default_match, validate_conditions, validate_match, validate_mutating_operations, warn_of_static_name,
 };
 use super::facts::{Facts, Generation};
 use super::plain::restore_metadata;
@@ -69,6 +69,10 @@ impl Strategy for AdmissionPolicy {
         }
         let is_same = new.same(&old, "spec.paramKind") && new.same(&old, "spec.matchConditions");
         self.validate_policy(&new, !is_same, errors);
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        warn_of_static_name(self.version, object)
     }
 }
 
@@ -299,6 +303,8 @@ fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
 pub(crate) struct AdmissionPolicyBinding {
     /// Set if the policy changes objects.
     pub(crate) is_mutating: bool,
+    /// The version of Kubernetes.
+    pub(crate) version: KubernetesVersion,
 }
 
 impl Strategy for AdmissionPolicyBinding {
@@ -334,6 +340,10 @@ impl Strategy for AdmissionPolicyBinding {
             true => validate_mutating_operations(&resources, errors),
             false => validate_actions(&spec.at("validationActions"), errors),
         }
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        warn_of_static_name(self.version, object)
     }
 }
 

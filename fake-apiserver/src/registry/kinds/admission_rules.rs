@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use crate::api::field::FieldErrors;
 use crate::api::json::{Map, json};
 use crate::api::kubernetes_version::KubernetesVersion;
+use crate::api::object::Object;
 use crate::registry::cel;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{default_value, items_mut};
@@ -193,4 +194,14 @@ impl RuleScope {
             errors.invalid(at, text, problem);
         }
     }
+}
+
+/// Returns the warning about a name that is reserved for configurations in manifests (`static_suffix.go`).
+pub(super) fn warn_of_static_name(version: KubernetesVersion, object: &Object) -> Vec<String> {
+    if version < KubernetesVersion::V1_36 || !object.name().ends_with(".static.k8s.io") {
+        return Vec::new();
+    }
+    let text = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based \
+                configurations and cannot be managed via the API";
+    vec![text.to_owned()]
 }

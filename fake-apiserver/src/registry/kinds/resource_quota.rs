@@ -10,6 +10,7 @@ use crate::api::object::Object;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
+use crate::registry::types::quantity::Quantity;
 
 const STANDARD: [&str; 19] = [
     "cpu",
@@ -87,6 +88,28 @@ impl Strategy for ResourceQuota {
         if scopes(&new) != scopes(&old) {
             errors.invalid(new.at("spec.scopes"), new.at("spec.scopes").to_value(), IMMUTABLE);
         }
+    }
+
+    fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        if old.is_some() {
+            return Vec::new();
+        }
+        let hard = Cursor::root(object).map_or_empty("spec.hard");
+        let amount = |name: String| {
+            let amount = Quantity::parse(hard.get(&name)?.as_str()?).ok()?;
+            Some((name, amount))
+        };
+        let warning = |resource: &&str| {
+            let bare = || amount((*resource).to_owned()).filter(|_| matches!(*resource, "cpu" | "memory"));
+            let (request_name, request) = amount(format!("requests.{resource}")).or_else(bare)?;
+            let (limit_name, limit) = amount(format!("limits.{resource}"))?;
+            (request > limit)
+                .then(|| format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"))
+        };
+        ["cpu", "memory", "storage", "ephemeral-storage"]
+            .iter()
+            .filter_map(warning)
+            .collect()
     }
 }
 

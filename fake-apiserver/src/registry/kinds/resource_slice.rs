@@ -5,7 +5,7 @@ use super::device::{check_driver_name, check_items, check_qualified_name, check_
 use super::device_versions;
 use super::pod::validate_node_selector;
 use super::request_policy::validate_policy;
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, quote};
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::kinds::facts::{Facts, FieldLabels, Generation};
@@ -24,6 +24,7 @@ impl Strategy for ResourceSlice {
         &Facts {
             returns_deleted_object: true,
             generation: Generation::FromCreate,
+            compares_dropped_fields: true,
             fields: FieldLabels::These {
                 labels: &["spec.nodeName", "spec.driver"],
                 namespace: false,
@@ -55,6 +56,17 @@ impl Strategy for ResourceSlice {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         let (object, old) = (Cursor::root(object), Cursor::root(old));
         validate_spec(&object.at("spec"), Some(&old.at("spec")), errors);
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let driver = Cursor::root(object).text("spec.driver");
+        if driver == driver.to_lowercase() {
+            return Vec::new();
+        }
+        vec![format!(
+            "spec.driver: driver names should be lowercase; {} contains uppercase characters",
+            quote(driver)
+        )]
     }
 }
 

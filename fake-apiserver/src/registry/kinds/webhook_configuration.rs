@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::admission_rules::{default_rules, validate_conditions, validate_rule};
+use super::admission_rules::{default_rules, validate_conditions, validate_rule, warn_of_static_name};
 use super::facts::{Facts, Generation};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
@@ -61,6 +61,10 @@ impl Strategy for WebhookConfiguration {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         let (new, old) = (Cursor::root(object), Cursor::root(old));
         self.validate_all(&new, has_other_conditions(&new, &old), errors);
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        warn_of_static_name(self.version, object)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::registry::custom::crd::CrdStrategy;
-use crate::registry::kinds::admission_policy::AdmissionPolicy;
+use crate::registry::kinds::admission_policy::{AdmissionPolicy, AdmissionPolicyBinding};
 use crate::registry::kinds::csi_driver::CsiDriver;
 use crate::registry::kinds::csi_node::CsiNode;
 use crate::registry::kinds::device::DeviceClass;
@@ -16,11 +16,11 @@ use crate::registry::kinds::service::Service;
 use crate::registry::kinds::strategy::{Strategy, in_version};
 use crate::registry::kinds::webhook_configuration::WebhookConfiguration;
 use crate::registry::kinds::{
-    admission_policy, api_service, certificate, config_map, csi_storage_capacity, device_taint_rule, endpoint_slice,
-    endpoints, event, flow_control, ingress_class, lease, limit_range, namespace, network_policy, node,
-    persistent_volume, persistent_volume_claim, pod_disruption_budget, pod_group, pool_status_request, priority_class,
-    resource_quota, resource_slice, role, role_binding, runtime_class, secret, service_account, service_network,
-    storage_class, storage_version, trust_bundle, volume, workloads,
+    api_service, certificate, config_map, csi_storage_capacity, device_taint_rule, endpoint_slice, endpoints, event,
+    flow_control, ingress_class, lease, limit_range, namespace, network_policy, node, persistent_volume,
+    persistent_volume_claim, pod_disruption_budget, pod_group, pool_status_request, priority_class, resource_quota,
+    resource_slice, role, role_binding, runtime_class, secret, service_account, service_network, storage_class,
+    storage_version, trust_bundle, volume, workloads,
 };
 
 /// Returns the strategy of a built-in resource in the default version of Kubernetes.
@@ -101,8 +101,8 @@ pub(super) fn strategy_in(version: KubernetesVersion, group: &str, resource: &st
 
 fn admission(version: KubernetesVersion, resource: &str) -> &'static dyn Strategy {
     match resource {
-        "mutatingadmissionpolicybindings" => &admission_policy::AdmissionPolicyBinding { is_mutating: true },
-        "validatingadmissionpolicybindings" => &admission_policy::AdmissionPolicyBinding { is_mutating: false },
+        "mutatingadmissionpolicybindings" => in_version!(AdmissionPolicyBinding { is_mutating: true }, version),
+        "validatingadmissionpolicybindings" => in_version!(AdmissionPolicyBinding { is_mutating: false }, version),
         "mutatingadmissionpolicies" => in_version!(AdmissionPolicy { is_mutating: true }, version),
         "validatingadmissionpolicies" => in_version!(AdmissionPolicy { is_mutating: false }, version),
         "mutatingwebhookconfigurations" => in_version!(WebhookConfiguration { is_mutating: true }, version),
