@@ -65,7 +65,8 @@ impl Query {
         self.get(name).map(|value| !is_false(value))
     }
 
-    fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
+    /// Parses an integer parameter, like Go's `strconv.ParseInt`.
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
             let why = match error.kind() {

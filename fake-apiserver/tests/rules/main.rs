@@ -14,6 +14,7 @@ mod key_order;
 mod kinds;
 mod nesting;
 mod patches;
+mod pod_options;
 mod pods;
 mod requests;
 mod revisions;

@@ -21,6 +21,13 @@ impl Registry {
         if request.query.get("dryRun").is_some() {
             return Err(Status::bad_request("dryRun is not supported"));
         }
+        if first(&request.info.subresource) == "portforward" {
+            request
+                .query
+                .all("ports")
+                .flat_map(|it| it.split(','))
+                .try_for_each(check_port)?;
+        }
         self.admit_options(request).await?;
         self.check_create(request)?;
         let connection = self.open(request).await?;
@@ -117,6 +124,20 @@ impl Registry {
             _ => Err(request.unsupported()),
         }
     }
+}
+
+/// Checks that a string is a port, like Go's `strconv.ParseUint`.
+fn check_port(text: &str) -> Result<(), Status> {
+    let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let why = match is_number {
+        true if text.parse::<u16>().is_ok() => return Ok(()),
+        true => "value out of range",
+        false => "invalid syntax",
+    };
+    let text = quote(text);
+    Err(Status::bad_request(format!(
+        "cannot convert to []int32: strconv.ParseUint: parsing {text}: {why}"
+    )))
 }
 
 /// Returns the streams that a client requests; fails if the client does not request a stream.

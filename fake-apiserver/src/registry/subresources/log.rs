@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::containers::{chosen_container, status_of};
 use super::{SubresourceRequest, text_at};
-use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::api::options::Query;
@@ -13,6 +13,7 @@ use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::answer::{Answer, Written};
+use crate::registry::types::decode::canonical_seconds;
 
 impl Registry {
     pub(super) async fn log(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
@@ -58,10 +59,9 @@ fn written_at(pod: &Object, container: &str) -> Option<Timestamp> {
 
 /// Returns `true` unless `sinceSeconds` or `sinceTime` restricts the request to later lines.
 fn is_asked_for(query: &Query, written: Option<Timestamp>, now: Timestamp) -> Result<bool, Status> {
-    let since_time = query.get("sinceTime").and_then(|it| it.parse::<Timestamp>().ok());
-    let since = match number(query, "sinceSeconds")? {
+    let since = match query.integer("sinceSeconds")? {
         Some(seconds) => now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
-        None => since_time,
+        None => since_time(query)?.flatten(),
     };
     Ok(since.is_none_or(|since| written.is_none_or(|written| written >= since)))
 }
@@ -86,11 +86,12 @@ fn waiting_reason<'a>(pod: &'a Object, container: &str) -> &'a str {
 /// Returns the requested part of a log: the first `limitBytes` bytes of the last `tailLines` lines.
 fn tail(text: &str, query: &Query) -> Result<String, Status> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let wanted = number(query, "tailLines")?
+    let wanted = query
+        .integer("tailLines")?
         .and_then(|it| usize::try_from(it).ok())
         .unwrap_or(lines.len());
     let mut text = lines[lines.len().saturating_sub(wanted)..].concat();
-    if let Some(bytes) = number(query, "limitBytes")?.and_then(|it| usize::try_from(it).ok()) {
+    if let Some(bytes) = query.integer("limitBytes")?.and_then(|it| usize::try_from(it).ok()) {
         let end = (0..=bytes.min(text.len()))
             .rev()
             .find(|end| text.is_char_boundary(*end))
@@ -102,15 +103,18 @@ fn tail(text: &str, query: &Query) -> Result<String, Status> {
 
 fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
     let mut errors = FieldErrors::new();
-    let tail = number(query, "tailLines")?;
+    // All parameters are decoded before any of them is validated.
+    let since = query.integer("sinceSeconds")?;
+    let since_time = since_time(query)?;
+    let tail = query.integer("tailLines")?;
+    let limit = query.integer("limitBytes")?;
     if let Some(lines) = tail.filter(|it| *it < 0) {
         errors.invalid(FieldPath::new("tailLines"), lines, "must be greater than or equal to 0");
     }
-    if let Some(bytes) = number(query, "limitBytes")?.filter(|it| *it < 1) {
+    if let Some(bytes) = limit.filter(|it| *it < 1) {
         errors.invalid(FieldPath::new("limitBytes"), bytes, "must be greater than 0");
     }
-    let since = number(query, "sinceSeconds")?;
-    if since.is_some() && query.get("sinceTime").is_some_and(|it| !it.is_empty()) {
+    if since.is_some() && since_time.is_some() {
         // This error does not belong to a field, so Go prints `[]`.
         errors.forbidden(
             FieldPath::new("[]"),
@@ -133,11 +137,14 @@ fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind, pod, &errors))
 }
 
-/// Parses an integer parameter.
-fn number(query: &Query, name: &str) -> Result<Option<i64>, Status> {
-    let Some(text) = query.get(name).filter(|it| !it.is_empty()) else {
+/// Parses the parameter `sinceTime`. An empty parameter is set, but does not have a time.
+fn since_time(query: &Query) -> Result<Option<Option<Timestamp>>, Status> {
+    let Some(text) = query.get("sinceTime") else {
         return Ok(None);
     };
-    let bad = || Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text)));
-    text.parse().map(Some).map_err(|_| bad())
+    if text.is_empty() {
+        return Ok(Some(None));
+    }
+    let time = canonical_seconds(text).map_err(Status::bad_request)?;
+    Ok(Some(time.and_then(|it| it.parse().ok())))
 }
