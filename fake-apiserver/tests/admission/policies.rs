@@ -36,6 +36,7 @@ const BY: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' w
 #[case::reason(json!({"expression": "false", "message": "no", "reason": "Forbidden"}), 403, "Forbidden", "no")]
 #[case::too_large(json!({"expression": "false", "reason": "RequestEntityTooLarge", "message": "no"}), 413,
     "RequestEntityTooLarge", "no")]
+#[case::carriage_return(json!({"expression": "false", "messageExpression": r"'a\rb'"}), 422, "Invalid", "a\rb")]
 #[case::error(json!({"expression": "object.data.missing == 'x'"}), 422, "Invalid",
     "expression 'object.data.missing == 'x'' resulted in error: no such key: missing")]
 #[case::variable(json!({"expression": "variables.broken"}), 422, "Invalid",
@@ -580,4 +581,85 @@ async fn p7_authorizer_checks_the_user_of_the_request(#[case] expression: &str) 
         .expect("the request is valid");
     let response = server.call(request).await;
     assert_eq!(response.status(), 201, "{:?}", response.body());
+}
+
+fn unknown_kind() -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Foo"})
+}
+
+#[rstest]
+#[case::fails(json!({}), 422)]
+#[case::ignored(json!({"failurePolicy": "Ignore"}), 201)]
+#[case::before_match_conditions(json!({"matchConditions": [{"name": "c", "expression": "false"}]}), 422)]
+#[tokio::test(start_paused = true)]
+async fn p7_unknown_parameter_kind_is_an_error_of_the_policy(#[case] more: Value, #[case] code: u16) {
+    let server = ApiServer::start();
+    let mut spec = json!({"paramKind": unknown_kind(), "validations": [{"expression": "true"}]});
+    extend(&mut spec, more);
+    let never = json!({"objectSelector": {"matchLabels": {"never": "x"}}});
+    policy(&server, spec, json!({"matchResources": never})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    if code == 201 {
+        return made(&answer);
+    }
+    let why = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource \
+               referenced by paramKind: 'example.com/v1, Kind=Foo'";
+    let refusal = format!("configmaps \"a\" is forbidden: {why}");
+    assert_eq!(answer.failure(), (code, refusal.as_str()));
+    assert_eq!(answer.body["reason"], "Invalid");
+    assert_eq!(answer.body["details"]["causes"], json!([{"message": why}]));
+}
+
+#[rstest]
+#[case::fails("Fail", 403)]
+#[case::ignored("Ignore", 201)]
+#[tokio::test(start_paused = true)]
+async fn p8_unknown_parameter_kind_is_an_error_of_the_policy(#[case] failure_policy: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": unknown_kind(),
+        "failurePolicy": failure_policy, "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    made(&post(&server, &format!("{GROUP}/mutatingadmissionpolicies"), policy).await);
+    let never = json!({"objectSelector": {"matchLabels": {"never": "x"}}});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "matchResources": never}});
+    made(&post(&server, &format!("{GROUP}/mutatingadmissionpolicybindings"), binding).await);
+    let answer = post(&server, MAPS, map("a")).await;
+    if code == 201 {
+        return made(&answer);
+    }
+    let why = "policy \"p\" denied request: failed to configure policy: failed to find resource referenced by \
+               paramKind: 'example.com/v1, Kind=Foo'";
+    assert_eq!(answer.failure(), (code, why));
+    assert_eq!(answer.body["reason"], "Forbidden");
+    assert_eq!(answer.body["details"]["causes"], json!([{"message": why}]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p7_parameters_of_a_namespace_are_in_this_namespace() {
+    let server = ApiServer::start();
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["namespaces"]}]);
+    let spec = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "params.data.k == 'x'"}]});
+    policy(
+        &server,
+        spec,
+        json!({"paramRef": {"name": "params", "parameterNotFoundAction": "Deny"}}),
+    )
+    .await;
+    let label = || json!({"metadata": {"labels": {"a": "b"}}});
+    let change = || ask(&server, Method::PATCH, "/api/v1/namespaces/default", label());
+    let by = "namespaces \"default\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
+    let why = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    assert_eq!(change().await.failure(), (422, format!("{by}{why}").as_str()));
+    let mut params = map("params");
+    params["data"] = json!({"k": "y"});
+    made(&post(&server, MAPS, params).await);
+    let why = "failed expression: params.data.k == 'x'";
+    assert_eq!(change().await.failure(), (422, format!("{by}{why}").as_str()));
+    let right = json!({"data": {"k": "x"}});
+    ask(&server, Method::PATCH, &format!("{MAPS}/params"), right).await;
+    assert_eq!(change().await.code, 200);
 }

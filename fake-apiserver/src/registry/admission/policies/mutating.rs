@@ -95,16 +95,20 @@ impl Invocation<'_> {
 /// The reason why a policy refuses a request.
 struct Refusal<'a> {
     policy: &'a MutatingPolicy,
-    binding: &'a str,
+    /// The binding; `None` if the policy itself is misconfigured.
+    binding: Option<&'a str>,
     why: String,
-    /// Set unless the binding is misconfigured.
+    /// Set unless the policy or the binding is misconfigured.
     is_invalid: bool,
 }
 
 impl Refusal<'_> {
     fn message(&self) -> String {
-        let (policy, binding, why) = (&self.policy.name, self.binding, &self.why);
-        format!("policy '{policy}' with binding '{binding}' denied request: {why}")
+        let (policy, why) = (&self.policy.name, &self.why);
+        match self.binding {
+            Some(binding) => format!("policy '{policy}' with binding '{binding}' denied request: {why}"),
+            None => format!("policy \"{policy}\" denied request: {why}"),
+        }
     }
 }
 
@@ -143,7 +147,8 @@ impl Admission {
         refuse(&refusals, attributes)
     }
 
-    /// Returns the policies that apply to a request, for each binding and parameter, and the misconfigured bindings.
+    /// Returns the policies that apply to a request, for each binding and parameter, and the misconfigured policies and
+    /// bindings.
     fn invocations<'a>(
         &self,
         policies: &'a Policies,
@@ -154,6 +159,15 @@ impl Admission {
             let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
+            if let Some(why) = params::missing_kind(&self.reader, policy.params.as_ref()) {
+                refusals.push(Refusal {
+                    policy,
+                    binding: None,
+                    why,
+                    is_invalid: false,
+                });
+                continue;
+            }
             for (binding, matches, spec) in &policy.bindings {
                 let matches = matches.as_ref();
                 if matches.is_some_and(|it| it.find(&self.reader, attributes).is_none()) {
@@ -168,7 +182,7 @@ impl Admission {
                     })),
                     Err(why) => refusals.push(Refusal {
                         policy,
-                        binding,
+                        binding: Some(binding),
                         why: format!("failed to configure binding: {why}"),
                         is_invalid: false,
                     }),
@@ -190,7 +204,7 @@ impl Admission {
         let Invocation { policy, binding, .. } = *invocation;
         let refusal = |why: String| Refusal {
             policy,
-            binding,
+            binding: Some(binding),
             why,
             is_invalid: true,
         };

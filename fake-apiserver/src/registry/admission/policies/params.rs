@@ -18,6 +18,19 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
+/// Returns the error of a policy whose `paramKind` does not exist.
+pub(super) fn missing_kind(reader: &Reader, kind: Option<&ParamKind>) -> Option<String> {
+    let (api_version, kind) = kind?;
+    let is_missing = reader.scheme().lookup_kind(api_version, kind).is_none();
+    is_missing.then(|| {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        format!(
+            "failed to configure policy: failed to find resource referenced by paramKind: '{group}/{version}, \
+             Kind={kind}'"
+        )
+    })
+}
+
 /// Returns the parameters for a request. Fails with the reason if the reference is invalid, or if required parameters
 /// do not exist. Without a `paramKind` or `paramRef`, returns one null.
 pub(super) fn find(
@@ -33,14 +46,13 @@ pub(super) fn find(
     let Some(reference) = binding.present("paramRef") else {
         return Ok(vec![Value::Null]);
     };
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let scheme = reader.scheme();
     let row = scheme
         .lookup_kind(api_version, kind)
-        .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"))?;
+        .ok_or_else(|| format!("kind {kind} of {api_version} no longer exists"))?;
     let given = reference.text("namespace");
     let namespace = match (row.info.is_namespaced(), given) {
-        (true, "") if attributes.namespace.is_empty() || !attributes.row.info.is_namespaced() => {
+        (true, "") if attributes.namespace.is_empty() => {
             let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
             return Err(why.to_owned());
         }

@@ -153,6 +153,15 @@ impl Admission {
             let Some(matched) = policy.matches.find(&self.reader, attributes) else {
                 continue;
             };
+            if let Some(message) = params::missing_kind(&self.reader, policy.params.as_ref()) {
+                let failed = Failed {
+                    message,
+                    ..Failed::default()
+                };
+                let denied = || denial(&format!("'{}'", policy.name), &failed, attributes);
+                refused = refused.or_else(|| (!policy.ignores_failure).then(denied));
+                continue;
+            }
             let mut environment = self.environment(attributes, &matched).await?;
             let mut collected = Collected::new();
             for binding in &policy.bindings {
@@ -176,7 +185,8 @@ impl Admission {
                         ));
                     }
                     if (binding.denies || failed.denies) && refused.is_none() {
-                        refused = Some(denial(policy, binding_name, &failed, attributes));
+                        let policy = format!("'{policy}' with binding '{binding_name}'");
+                        refused = Some(denial(&policy, &failed, attributes));
                     }
                 }
             }
@@ -369,16 +379,14 @@ impl Validation {
         }
         let value = value.ok()?;
         let text = value.as_text()?.trim();
-        let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains(['\n', '\r']);
+        let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
         is_fit.then(|| text.to_owned())
     }
 }
 
-fn denial(policy: &str, binding: &str, failed: &Failed, attributes: &Attributes<'_>) -> Status {
-    let message = format!(
-        "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {}",
-        failed.message
-    );
+/// Creates the refusal of a request. `policy` contains the names of the policy and the binding.
+fn denial(policy: &str, failed: &Failed, attributes: &Attributes<'_>) -> Status {
+    let message = format!("ValidatingAdmissionPolicy {policy} denied request: {}", failed.message);
     let resource = attributes.row.info.group_resource();
     let mut status = Status::forbidden(&resource, attributes.shown_name(), &message);
     let reason = if failed.reason.is_empty() {
