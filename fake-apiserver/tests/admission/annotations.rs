@@ -230,6 +230,21 @@ async fn pod_security_annotates_the_audit_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn malformed_labels_of_pod_security_annotate_the_audit_event() {
+    let (server, lines) = audited(ApiServer::builder(), "Metadata");
+    let label = "pod-security.kubernetes.io/audit";
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a",
+        "labels": {label: "bad"}}});
+    server.load([namespace]).expect("the object is a namespace");
+    made(&post(&server, "/api/v1/namespaces/a/pods", pod("p")).await);
+    let why = format!(
+        "Failed to parse policy: metadata.labels[{label}]: Invalid value: \"bad\": must be one of privileged, baseline, \
+         restricted"
+    );
+    assert_eq!(annotations(&lines)["pod-security.kubernetes.io/error"], why);
+}
+
+#[tokio::test(start_paused = true)]
 async fn issued_tokens_and_deprecated_kinds_annotate_the_audit_event() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     let accounts = "/api/v1/namespaces/default/serviceaccounts";

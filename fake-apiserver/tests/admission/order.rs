@@ -49,3 +49,28 @@ async fn webhooks_receive_the_values_that_plugins_add(
     let asked = asked.lock().expect("the lock is not poisoned");
     assert_eq!(asked[0].1["request"]["object"].pointer(field), Some(&added));
 }
+
+#[tokio::test(start_paused = true)]
+async fn name_of_an_eviction_is_compared_after_mutating_webhooks() {
+    let answers = service(&Asked::default(), |_, review| {
+        reviewed(
+            review,
+            json!({"allowed": false, "status": {"message": "no", "code": 403}}),
+        )
+    });
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    made(&post(&server, pods, pod).await);
+    let path = format!("{pods}/p/eviction");
+    let eviction = || json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "other"}});
+    let refused = post(&server, &path, eviction()).await;
+    let why = "name in URL does not match name in Eviction object";
+    assert_eq!(refused.failure(), (400, why));
+    let rules = json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["pods/eviction"]}]});
+    configure(&server, "Mutating", "m", &[("w.example.com", "/", rules)]).await;
+    let refused = post(&server, &path, eviction()).await;
+    let why = "admission webhook \"w.example.com\" denied the request: no";
+    assert_eq!(refused.failure(), (403, why));
+}

@@ -76,3 +76,200 @@ async fn update_that_lowers_the_usage_is_admitted_and_not_counted() {
                services.nodeports=3, limited: services.nodeports=1";
     assert_eq!(answer.failure(), (403, why));
 }
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const DEVICES: &str = "gpu.deviceclass.resource.k8s.io/devices";
+
+fn exactly(name: &str, fields: Value) -> Value {
+    let mut request = json!({"name": name, "exactly": {"deviceClassName": "gpu"}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        request["exactly"][field] = value.clone();
+    }
+    request
+}
+
+#[rstest]
+#[case::one(json!([exactly("r", json!({}))]), 1)]
+#[case::count(json!([exactly("r", json!({"count": 2}))]), 2)]
+#[case::all(json!([exactly("r", json!({"allocationMode": "All"}))]), 32)]
+#[case::alternatives(json!([{"name": "r", "firstAvailable": [
+    {"name": "x", "deviceClassName": "gpu", "count": 3}, {"name": "y", "deviceClassName": "gpu", "count": 4},
+    {"name": "z", "deviceClassName": "other", "count": 9}]}]), 4)]
+#[case::several_requests(json!([exactly("r", json!({})), exactly("s", json!({"count": 2}))]), 3)]
+#[case::other_class(json!([{"name": "r", "exactly": {"deviceClassName": "other"}}]), 0)]
+#[tokio::test(start_paused = true)]
+async fn devices_of_claims_are_counted(#[case] requests: Value, #[case] count: u32) {
+    let server = ApiServer::start();
+    limit(&server, json!({"hard": {DEVICES: "1"}}), json!({DEVICES: "0"})).await;
+    let claim = json!({"metadata": {"name": "a"}, "spec": {"devices": {"requests": requests}}});
+    let answer = post(
+        &server,
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+        claim,
+    )
+    .await;
+    if count < 2 {
+        made(&answer);
+        assert_eq!(used(&server).await, json!({DEVICES: count.to_string()}));
+        return;
+    }
+    let why = format!(
+        "resourceclaims.resource.k8s.io \"a\" is forbidden: exceeded quota: q, requested: {DEVICES}={count}, used: \
+         {DEVICES}=0, limited: {DEVICES}=1"
+    );
+    assert_eq!(answer.failure(), (403, why.as_str()));
+}
+
+#[rstest]
+#[case::full("0", 403, "0")]
+#[case::free("3", 200, "1")]
+#[tokio::test(start_paused = true)]
+async fn pod_that_enters_a_scope_is_charged(#[case] hard: &str, #[case] code: u16, #[case] count: &str) {
+    let server = ApiServer::start();
+    made(&post(&server, PODS, pod("p", json!({}))).await);
+    limit(
+        &server,
+        json!({"hard": {"pods": hard}, "scopes": ["Terminating"]}),
+        json!({"pods": "0"}),
+    )
+    .await;
+    for seconds in [5, 4] {
+        let change = json!({"spec": {"activeDeadlineSeconds": seconds}});
+        assert_eq!(patch(&server, &format!("{PODS}/p"), change).await.code, code);
+    }
+    assert_eq!(used(&server).await, json!({"pods": count}));
+}
+
+fn claim(name: &str, spec: Value) -> Value {
+    let mut claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "x", "resources": {"requests": {"storage": "1Gi"}}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        claim["spec"][field] = value.clone();
+    }
+    claim
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_that_enters_a_scope_is_charged() {
+    let server = ApiServer::start();
+    let gold = json!([{"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}]);
+    let hard = json!({"persistentvolumeclaims": "0"});
+    let spec = json!({"hard": hard, "scopeSelector": {"matchExpressions": gold}});
+    limit(&server, spec, json!({"persistentvolumeclaims": "0"})).await;
+    let silver = json!({"volumeAttributesClassName": "silver", "volumeName": "v"});
+    made(&post(&server, CLAIMS, claim("s", silver)).await);
+    patch(
+        &server,
+        &format!("{CLAIMS}/s/status"),
+        json!({"status": {"phase": "Bound"}}),
+    )
+    .await;
+    let change = json!({"spec": {"volumeAttributesClassName": "gold"}});
+    let answer = patch(&server, &format!("{CLAIMS}/s"), change).await;
+    let why = "persistentvolumeclaims \"s\" is forbidden: exceeded quota: q, requested: persistentvolumeclaims=1, used: \
+               persistentvolumeclaims=0, limited: persistentvolumeclaims=0";
+    assert_eq!(answer.failure(), (403, why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn allocated_storage_of_a_claim_is_charged_beyond_the_quota() {
+    let server = ApiServer::start();
+    limit(
+        &server,
+        json!({"hard": {"requests.storage": "3Gi"}}),
+        json!({"requests.storage": "0"}),
+    )
+    .await;
+    made(&post(&server, CLAIMS, claim("c", json!({}))).await);
+    assert_eq!(used(&server).await, json!({"requests.storage": "1Gi"}));
+    let status = json!({"status": {"allocatedResources": {"storage": "5Gi"}}});
+    let answer = patch(&server, &format!("{CLAIMS}/c/status"), status).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(used(&server).await, json!({"requests.storage": "5Gi"}));
+}
+
+#[rstest]
+#[case::annotation_only(json!({"storageClassName": null}))]
+#[case::annotation_and_field(json!({"storageClassName": "other"}))]
+#[tokio::test(start_paused = true)]
+async fn storage_class_in_an_annotation_is_counted(#[case] spec: Value) {
+    let server = ApiServer::start();
+    let name = "gold.storageclass.storage.k8s.io/persistentvolumeclaims";
+    limit(&server, json!({"hard": {name: "0"}}), json!({name: "0"})).await;
+    let mut claim = claim("c", spec);
+    claim["metadata"]["annotations"] = json!({"volume.beta.kubernetes.io/storage-class": "gold"});
+    assert_eq!(post(&server, CLAIMS, claim).await.code, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fractions_of_storage_are_rounded_up() {
+    let server = ApiServer::start();
+    limit(
+        &server,
+        json!({"hard": {"requests.storage": "3Gi"}}),
+        json!({"requests.storage": "0"}),
+    )
+    .await;
+    let fraction = json!({"resources": {"requests": {"storage": "1500m"}}});
+    made(&post(&server, CLAIMS, claim("c", fraction)).await);
+    assert_eq!(used(&server).await, json!({"requests.storage": "2"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn overhead_is_not_added_to_missing_limits() {
+    let server = ApiServer::start();
+    let class = json!({"metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "250m"}}});
+    made(&post(&server, "/apis/node.k8s.io/v1/runtimeclasses", class).await);
+    limit(
+        &server,
+        json!({"hard": {"limits.cpu": "1"}}),
+        json!({"limits.cpu": "0"}),
+    )
+    .await;
+    let spec = json!({"runtimeClassName": "r", "resources": {"requests": {"cpu": "1m"}}});
+    made(&post(&server, PODS, pod("a", spec)).await);
+    assert_eq!(used(&server).await, json!({"limits.cpu": "0"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_counts_claims_for_all_their_attributes_classes() {
+    let server = ApiServer::builder().resource_quota_controller().start();
+    for class in ["gold", "silver"] {
+        let terms = json!([{"scopeName": "VolumeAttributesClass", "operator": "In", "values": [class]}]);
+        let spec = json!({"hard": {"persistentvolumeclaims": "5"}, "scopeSelector": {"matchExpressions": terms}});
+        made(&post(&server, QUOTAS, json!({"metadata": {"name": class}, "spec": spec})).await);
+    }
+    let spec = json!({"volumeAttributesClassName": "silver", "volumeName": "v"});
+    made(&post(&server, CLAIMS, claim("c", spec)).await);
+    let status = json!({"status": {"phase": "Bound", "currentVolumeAttributesClassName": "gold"}});
+    assert_eq!(patch(&server, &format!("{CLAIMS}/c/status"), status).await.code, 200);
+    for class in ["gold", "silver"] {
+        let quota = server.get("v1", "ResourceQuota", "default", class).await;
+        let used = quota.expect("the object exists")["status"]["used"].clone();
+        assert_eq!(used, json!({"persistentvolumeclaims": "1"}), "{class}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resize_fills_in_the_defaults_of_limit_ranges() {
+    let server = ApiServer::start();
+    let resources = json!({"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}});
+    let burstable = json!({"containers": [{"name": "c", "image": "i", "resources": resources}]});
+    made(&post(&server, PODS, pod("a", burstable)).await);
+    made(&post(&server, PODS, pod("b", json!({}))).await);
+    let limits = json!([{"type": "Container", "default": {"cpu": "1"}}]);
+    let range = json!({"metadata": {"name": "l"}, "spec": {"limits": limits}});
+    made(&post(&server, "/api/v1/namespaces/default/limitranges", range).await);
+    let requests = json!({"requests": {"cpu": "200m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}});
+    let change = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": requests}]}});
+    let answer = patch(&server, &format!("{PODS}/a/resize"), change).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    let limits = &answer.body["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits, &json!({"cpu": "1", "memory": "1Gi"}));
+    assert_eq!(answer.body["metadata"].get("annotations"), None);
+    let change = json!({"metadata": {"labels": {"a": "b"}}});
+    let answer = patch(&server, &format!("{PODS}/b/resize"), change).await;
+    let why = "Pod \"b\" is invalid: spec: Invalid value: \"BestEffort\": Pod QOS Class may not change as a result of \
+               resizing";
+    assert_eq!(answer.failure(), (422, why));
+}

@@ -56,10 +56,11 @@ pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Res
     if size(claim) <= size(old) {
         return Ok(());
     }
-    let class = class_of(claim);
+    let (claim, old) = (Cursor::root(claim), Cursor::root(old));
+    let class = class_of(&claim);
     let classes = reader.known_objects("storage.k8s.io", "storageclasses");
     let allows = |it: &Arc<Object>| it.name() == class && Cursor::root(it).flag("allowVolumeExpansion") == Some(true);
-    if class.is_empty() || class_of(old) != class || !classes.iter().any(allows) {
+    if class.is_empty() || class_of(&old) != class || !classes.iter().any(allows) {
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
                    support resize";
         return Err(why.to_owned());
@@ -67,12 +68,10 @@ pub(super) fn check_resize(reader: &Reader, claim: &Object, old: &Object) -> Res
     Ok(())
 }
 
-/// Returns the class of a claim, or an empty string.
-fn class_of(claim: &Object) -> &str {
-    let annotation = Cursor::root(claim)
-        .map("metadata.annotations")
-        .and_then(|it| it.get(BETA)?.as_str());
-    annotation.unwrap_or_else(|| Cursor::root(claim).text("spec.storageClassName"))
+/// Returns the class of a claim, or an empty string (`GetPersistentVolumeClaimClass`).
+pub(super) fn class_of<'a>(claim: &Cursor<'a>) -> &'a str {
+    let annotation = claim.map("metadata.annotations").and_then(|it| it.get(BETA)?.as_str());
+    annotation.unwrap_or_else(|| claim.text("spec.storageClassName"))
 }
 
 /// Sets the default class of an Ingress without a class.

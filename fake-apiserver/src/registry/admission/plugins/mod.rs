@@ -45,6 +45,10 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
         if creates_pod && subresource == "binding" && copies_labels {
             topology_labels::label_binding(&admission.reader, object);
         }
+        let resizes = (group, resource, operation, subresource) == ("", "pods", Operation::Update, "resize");
+        if resizes && plugins.has(Plugin::LimitRanger) && !old.as_ref().is_some_and(Object::is_terminating) {
+            limit_ranger::set_defaults(&admission.reader, object);
+        }
         return Ok(());
     }
     let refused = |object: &Object, why: String| Err(Status::forbidden(&row.info.group_resource(), object.name(), why));

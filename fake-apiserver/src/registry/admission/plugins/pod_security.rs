@@ -15,6 +15,8 @@ use crate::storage::Key;
 
 /// Audit annotation with the enforced level and version.
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Audit annotation with the errors of the labels of the namespace.
+const ERROR: &str = "pod-security.kubernetes.io/error";
 /// Audit annotation with the violations in mode `audit`.
 const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
@@ -139,6 +141,10 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
         (!found.is_empty()).then(|| format!("violate PodSecurity \"{demand}\": {}", found.join(", ")))
     };
     let annotations = &attributes.remarks.annotations;
+    let errors = label_errors(|key| namespace.label(key));
+    if !errors.is_empty() {
+        annotations.add(ERROR, || format!("Failed to parse policy: {}", errors.aggregate()));
+    }
     let refused = said(&demands.enforce).filter(|_| is_pod);
     if is_pod {
         annotations.add(ENFORCED, || demands.enforce.to_string());
@@ -183,23 +189,23 @@ fn is_version(text: &str) -> bool {
     text == "latest" || (is_number && (minor == "0" || !minor.starts_with('0')))
 }
 
+fn label_of<'a>(namespace: &'a Object, key: &str) -> Option<&'a str> {
+    let mut labels = namespace.labels();
+    labels.find(|(it, _)| *it == key).map(|(_, value)| value)
+}
+
 /// Returns the errors of the labels of a namespace, each with its path.
-fn label_errors(object: &Object) -> FieldErrors {
-    let label_of = |object: &Object, key: &str| {
-        let mut labels = object.labels();
-        let found = labels.find(|(it, _)| *it == key);
-        found.map(|(_, value)| value.to_owned())
-    };
+fn label_errors<'a>(label: impl Fn(&str) -> Option<&'a str>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for mode in [&ENFORCE, &AUDIT, &WARN] {
-        if let Some(value) = label_of(object, mode.level)
-            && Level::parse(&value).is_none()
+        if let Some(value) = label(mode.level)
+            && Level::parse(value).is_none()
         {
             let path = FieldPath::new("metadata.labels").key(mode.level);
             errors.invalid(path, value, "must be one of privileged, baseline, restricted");
         }
-        if let Some(value) = label_of(object, mode.version)
-            && !is_version(&value)
+        if let Some(value) = label(mode.version)
+            && !is_version(value)
         {
             let path = FieldPath::new("metadata.labels").key(mode.version);
             errors.invalid(path, value, "must be \"latest\" or \"v1.x\"");
@@ -211,16 +217,13 @@ fn label_errors(object: &Object) -> FieldErrors {
 /// Checks the labels of a namespace. If the enforced policy changes and is not only relaxed, adds warnings about
 /// existing Pods that violate it.
 fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
-    let errors = label_errors(object);
-    let is_known = |old: &Object| label_errors(old).aggregate() == errors.aggregate();
+    let errors = label_errors(|key| label_of(object, key));
+    let is_known = |old: &Object| label_errors(|key| label_of(old, key)).aggregate() == errors.aggregate();
     if !errors.is_empty() && !attributes.old.as_ref().is_some_and(is_known) {
         return Err(Status::invalid(&attributes.group_kind(), object.name(), &errors));
     }
     let Some(old) = &attributes.old else { return Ok(()) };
-    let demanded = |object: &Object| {
-        let demands = Demands::of(|key| object.labels().find(|(it, _)| *it == key).map(|(_, value)| value));
-        demands.enforce
-    };
+    let demanded = |object: &Object| Demands::of(|key| label_of(object, key)).enforce;
     let (before, demand) = (demanded(old), demanded(object));
     let is_relaxed = demand.level <= before.level && demand.version == before.version;
     if is_relaxed || demand.level == Level::Privileged {

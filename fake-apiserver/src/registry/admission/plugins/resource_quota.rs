@@ -35,6 +35,31 @@ struct Charge<'a> {
     row: &'a Row,
     object: &'a Object,
     old: Option<&'a Object>,
+    /// Set unless the usage is only recorded, as for the storage that was allocated for a claim.
+    is_limited: bool,
+}
+
+/// Returns `true` if the write may change the usage of a quota (`Handles` of the evaluators).
+fn is_counted(attributes: &Attributes<'_>) -> bool {
+    let info = &attributes.row.info;
+    let is_terminating = |pod: &Option<Object>| {
+        let pod = pod.as_ref();
+        pod.is_some_and(|it| Cursor::root(it).is_set("spec.activeDeadlineSeconds"))
+    };
+    match (
+        attributes.operation,
+        &*info.group,
+        &*info.resource,
+        attributes.subresource,
+    ) {
+        (Operation::Create, _, _, "")
+        | (Operation::Update, "", "services" | "persistentvolumeclaims", "")
+        | (Operation::Update, "resource.k8s.io", "resourceclaims", "")
+        | (Operation::Update, "", "persistentvolumeclaims", "status")
+        | (Operation::Update, "", "pods", "resize") => true,
+        (Operation::Update, "", "pods", "") => is_terminating(&attributes.object) != is_terminating(&attributes.old),
+        _ => false,
+    }
 }
 
 /// Checks a write against all quotas of its namespace, and then adds its usage. The usage is not added in a dry run, or
@@ -42,13 +67,7 @@ struct Charge<'a> {
 pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);
-    let is_counted = matches!(
-        (attributes.operation, group, resource, attributes.subresource),
-        (Operation::Create, _, _, "")
-            | (Operation::Update, "", "services" | "persistentvolumeclaims", "")
-            | (Operation::Update, "", "pods", "resize")
-    );
-    let Some(object) = attributes.object.as_ref().filter(|_| is_counted) else {
+    let Some(object) = attributes.object.as_ref().filter(|_| is_counted(attributes)) else {
         return Ok(());
     };
     if attributes.namespace.is_empty() || !row.info.is_namespaced() {
@@ -61,6 +80,7 @@ pub(super) fn charge(admission: &Admission, attributes: &Attributes<'_>) -> Resu
         row,
         object,
         old: attributes.old.as_ref(),
+        is_limited: attributes.subresource != "status",
     };
     let quotas = admission.reader.objects_in("", RESOURCE, &attributes.namespace);
     let mut touched = Vec::new();
@@ -111,7 +131,7 @@ impl Charge<'_> {
             return forbidden(why);
         }
         let mut delta = usage(about.iter().copied(), self.group, self.resource, self.object);
-        if let Some(old) = self.old {
+        if let Some(old) = self.old.filter(|old| in_scope(quota, self.resource, old)) {
             for (name, before) in usage(about.iter().copied(), self.group, self.resource, old) {
                 let now = delta.remove(&name).unwrap_or(Quantity::from_int(0));
                 delta.insert(name, now.subtract(&before));
@@ -128,7 +148,7 @@ impl Charge<'_> {
             next.insert(name.clone(), before.add(amount));
         }
         let exceeded: Vec<&String> = delta.keys().filter(|name| next.get(*name) > hard.get(*name)).collect();
-        if !exceeded.is_empty() {
+        if self.is_limited && !exceeded.is_empty() {
             let shown = |of: &Amounts| {
                 let pairs = exceeded
                     .iter()

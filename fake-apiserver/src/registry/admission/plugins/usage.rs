@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::classes::class_of;
 use crate::api::object::Object;
 use crate::registry::kinds::pod::pod_resources::{is_pod_level, quality_of_service, requested};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
+
+/// Suffix of the names of device counts, after the name of the DeviceClass.
+const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
+/// Number of devices that are counted for a request for all devices: the maximum number in an allocation.
+const DEVICES_MAX: i64 = 32;
 
 /// Amounts of resources, by their names in quotas.
 pub(super) type Amounts = BTreeMap<String, Quantity>;
@@ -55,6 +61,7 @@ pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
                 || name.ends_with(".storageclass.storage.k8s.io/requests.storage")
                 || name.ends_with(".storageclass.storage.k8s.io/persistentvolumeclaims")
         }
+        ("resource.k8s.io", "resourceclaims") => name.ends_with(DEVICES),
         ("", "configmaps" | "secrets" | "resourcequotas" | "replicationcontrollers") => name == resource,
         _ => false,
     }
@@ -86,7 +93,8 @@ pub(super) fn usage<'a>(
             match resource {
                 "pods" => of_pod(name, spec),
                 "services" => of_service(name, spec),
-                "persistentvolumeclaims" => of_claim(name, spec),
+                "persistentvolumeclaims" => of_claim(name, &object),
+                "resourceclaims" if group == "resource.k8s.io" => of_device_claim(name, spec),
                 _ => Some(Quantity::from_int(1)),
             }
         };
@@ -110,8 +118,11 @@ pub(super) fn of_pod(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     let own = own.and_then(|it| Quantity::parse(it).ok());
     let amount = own.or_else(|| requested(spec, which, resource).map(|(amount, _)| amount));
     let overhead = spec.map("overhead").and_then(|it| it.get(resource)?.as_str());
+    let is_limit = which == "limits";
     match (amount, overhead.and_then(|it| Quantity::parse(it).ok())) {
-        (Some(amount), Some(overhead)) => Some(amount.add(&overhead)),
+        (Some(amount), Some(overhead)) if !is_limit || amount.signum() > 0 => Some(amount.add(&overhead)),
+        // A missing limit is infinite.
+        (amount, Some(_)) if is_limit => amount,
         (amount, overhead) => amount.or(overhead),
     }
 }
@@ -138,16 +149,46 @@ fn of_service(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     (count > 0).then(|| Quantity::from_int(count))
 }
 
-fn of_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
+fn of_claim(name: &str, claim: &Cursor<'_>) -> Option<Quantity> {
     let name = match name.split_once(".storageclass.storage.k8s.io/") {
-        Some((class, rest)) if class == spec.text("storageClassName") => rest,
+        Some((class, rest)) if class == class_of(claim) => rest,
         Some(_) => return None,
         None => name,
     };
-    match name {
-        "persistentvolumeclaims" => Some(Quantity::from_int(1)),
-        _ => Quantity::parse(spec.text("resources.requests.storage")).ok(),
+    if name == "persistentvolumeclaims" {
+        return Some(Quantity::from_int(1));
     }
+    let amount = |path: &str| Quantity::parse(claim.text(path)).ok();
+    let requested = amount("spec.resources.requests.storage");
+    let size = requested.max(amount("status.allocatedResources.storage"))?;
+    // Rounds up to whole bytes.
+    let bytes = size.value();
+    Some(if size == Quantity::from_int(bytes) {
+        size
+    } else {
+        Quantity::from_int(bytes)
+    })
+}
+
+/// Returns the number of devices of a class that a ResourceClaim may use (`resource_claims.go`).
+fn of_device_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
+    let class = name.strip_suffix(DEVICES)?;
+    let count = |request: &Cursor<'_>| match request.text("deviceClassName") == class {
+        false => 0,
+        true if request.text("allocationMode") == "All" => DEVICES_MAX,
+        true => request.integer("count").unwrap_or(0),
+    };
+    let of_request = |request: Cursor<'_>| {
+        let alternatives = request.items("firstAvailable").map(|it| count(&it));
+        alternatives.max().unwrap_or_else(|| {
+            // Before v1beta2, the fields are in the request itself.
+            let exactly = request.present("exactly");
+            exactly.as_ref().map_or_else(|| count(&request), count)
+        })
+    };
+    let requests = spec.items("devices.requests");
+    let total = requests.map(of_request).fold(0, i64::saturating_add);
+    (total > 0).then(|| Quantity::from_int(total))
 }
 
 /// Returns `true` if an object matches a quota's scopes. Scopes apply to Pods only, except scopes for
@@ -170,7 +211,16 @@ pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool 
         ("PriorityClass", "pods") => selects(spec.text("priorityClassName"), operator, values),
         ("CrossNamespacePodAffinity", "pods") => crosses_namespaces(spec),
         ("VolumeAttributesClass", "persistentvolumeclaims") => {
-            selects(spec.text("volumeAttributesClassName"), operator, values)
+            let classes = [
+                spec.text("volumeAttributesClassName"),
+                object.text("status.currentVolumeAttributesClassName"),
+                object.text("status.modifyVolumeStatus.targetVolumeAttributesClassName"),
+            ];
+            let mut named = classes.iter().filter(|it| !it.is_empty()).peekable();
+            match named.peek() {
+                None => selects("", operator, values),
+                Some(_) => named.any(|class| selects(class, operator, values)),
+            }
         }
         _ => false,
     })
