@@ -279,6 +279,95 @@ async fn q1_legacy_impersonate_permission_suffices() {
     );
 }
 
+/// Returns a server on which the user `dev` may impersonate users with the mode `user-info`.
+fn impersonating(groups: &[&str]) -> ApiServer {
+    let server = rbac().start();
+    let identities = "authentication.k8s.io";
+    let rules = json!([
+        {"apiGroups": [identities], "resources": ["users", "uids"], "verbs": ["impersonate:user-info"]},
+        {"apiGroups": [identities], "resources": ["groups"], "verbs": ["impersonate:user-info"], "resourceNames": groups},
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["impersonate-on:user-info:list"]},
+    ]);
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "i"},
+        "rules": rules});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "i"}, "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "i"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "dev"}]});
+    server.load([role, binding]).expect("the objects are valid");
+    server
+}
+
+const NO_EXTRA: &str = "userextras.authentication.k8s.io is forbidden: User \"dev\" cannot impersonate:user-info resource \
+    \"userextras\" in API group \"authentication.k8s.io\" at the cluster scope: impersonating";
+const GROUP_OF_DEV: &str = "is forbidden: User \"dev\" cannot impersonate:user-info resource \"groups\" in API group \
+    \"authentication.k8s.io\" at the cluster scope: impersonating the";
+
+#[rstest]
+#[case::key_without_a_domain(&[("impersonate-extra-scopes", "view")], &format!("{NO_EXTRA} an invalid key in extra is \
+    not allowed: extra.key: Invalid value: \"scopes\": must be a domain-prefixed path (such as \"acme.io/foo\")"))]
+#[case::uppercase_key(&[("impersonate-extra-example.com%2F%41", "view")],
+    &format!("{NO_EXTRA} a non-lowercase key in extra is not allowed: \"example.com/A\""))]
+#[case::empty_value(&[("impersonate-extra-example.com%2Fa", "")],
+    &format!("{NO_EXTRA} the empty string value in extra is not allowed"))]
+#[case::empty_group(&[("impersonate-group", "")],
+    &format!("groups.authentication.k8s.io {GROUP_OF_DEV} empty string group is not allowed"))]
+#[case::masters_are_refused_first(&[("impersonate-group", "other"), ("impersonate-group", "system:masters")],
+    &format!("groups.authentication.k8s.io \"system:masters\" {GROUP_OF_DEV} system:masters group is not allowed"))]
+#[tokio::test(start_paused = true)]
+async fn q1_constrained_impersonation_restricts_groups_and_extra_fields(
+    #[case] headers: &[(&str, &str)],
+    #[case] expected: &str,
+) {
+    let server = impersonating(&["*"]);
+    let mut ask = Ask::of(&server).token("dev-token").header("impersonate-user", "jane");
+    for (name, value) in headers {
+        ask = ask.header(name, value);
+    }
+    let (code, status) = ask.get(SECRETS).await;
+    assert_eq!((code, &status["message"]), (403, &json!(expected)));
+}
+
+const AS_JANE: &str = "secrets is forbidden: User \"jane\" cannot list";
+
+#[rstest]
+#[case::few(&["a", "b", "c"], "groups.authentication.k8s.io \"a\" is forbidden")]
+#[case::many(&["a", "b", "c", "d"], AS_JANE)]
+#[tokio::test(start_paused = true)]
+async fn q1_permission_for_the_group_named_star_suffices_for_many_groups(
+    #[case] groups: &[&str],
+    #[case] expected: &str,
+) {
+    let server = impersonating(&["*"]);
+    let mut ask = Ask::of(&server).token("dev-token").header("impersonate-user", "jane");
+    for group in groups {
+        ask = ask.header("impersonate-group", group);
+    }
+    let (_, status) = ask.get(SECRETS).await;
+    assert!(
+        status["message"].as_str().is_some_and(|it| it.starts_with(expected)),
+        "{status}"
+    );
+}
+
+#[rstest]
+#[case::account_with_three_parts("system:serviceaccount:ns:a:b", true)]
+#[case::account("system:serviceaccount:ns:a", false)]
+#[case::malformed_node("system:node:A_b", true)]
+#[case::node("system:node:a", false)]
+#[tokio::test(start_paused = true)]
+async fn q1_malformed_names_of_nodes_and_accounts_are_plain_users(#[case] name: &str, #[case] is_plain: bool) {
+    let server = impersonating(&[]);
+    let ask = Ask::of(&server).token("dev-token").header("impersonate-user", name);
+    let (_, status) = ask.get(SECRETS).await;
+    let user = if is_plain { name } else { "dev" };
+    let expected = format!("secrets is forbidden: User \"{user}\" cannot");
+    assert!(
+        status["message"].as_str().is_some_and(|it| it.starts_with(&expected)),
+        "{status}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn impersonated_groups_without_a_user_are_refused_with_400() {
     let server = ApiServer::start();

@@ -102,7 +102,8 @@ impl UserInfo {
 
     /// Returns the namespace and name of the ServiceAccount, if the user is one.
     pub fn as_service_account(&self) -> Option<(&str, &str)> {
-        self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
+        let parts = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':');
+        parts.filter(|(namespace, name)| !namespace.contains('.') && is_subdomain(namespace) && is_subdomain(name))
     }
 
     /// Adds the group of all authenticated users, unless the user is in the group of unauthenticated users.
@@ -111,6 +112,17 @@ impl UserInfo {
             self.groups.push(AUTHENTICATED.to_owned());
         }
     }
+}
+
+/// Returns `true` for a DNS subdomain, such as the name of a Node.
+pub(crate) fn is_subdomain(name: &str) -> bool {
+    let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let has_edges = bytes.first().is_some_and(is_edge) && bytes.last().is_some_and(is_edge);
+        has_edges && bytes.iter().all(|byte| is_edge(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// Request extension with the name of the server's worker that sent the request.

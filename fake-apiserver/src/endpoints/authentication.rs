@@ -51,14 +51,10 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
         return Ok(());
     }
     if let Some(wanted) = wanted {
-        call.user = Arc::new(impersonation::become_user(
-            &server.registry,
-            &call.user,
-            wanted,
-            &request,
-        )?);
+        let (user, constraint) = impersonation::become_user(&server.registry, &call.user, wanted, &request)?;
+        call.user = Arc::new(user);
         if let Some(record) = &mut call.record {
-            record.impersonated(&call.user);
+            record.impersonated(&call.user, constraint);
         }
     }
     take_seat(server, call)?;

@@ -8,10 +8,15 @@
 
 use http::HeaderMap;
 
+use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::rbac::Attributes;
 use crate::api::status::Status;
-use crate::api::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};
+use crate::api::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo, is_subdomain};
 use crate::registry::Registry;
+use crate::registry::types::names;
+
+/// Number of groups, or of values of extra fields, from which constrained modes first check the permission for all.
+const MANY: usize = 4;
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
@@ -49,8 +54,9 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
         let is_asked = is_asked && (!user.groups.is_empty() || !user.uid.is_empty() || !user.extra.is_empty());
         if is_asked {
             let why = format!(
-                "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user name",
-                crate::api::field::quote(&user.uid),
+                "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user \
+                 name",
+                quote(&user.uid),
                 go_list(&user.groups),
                 go_extra(&user)
             );
@@ -66,7 +72,7 @@ fn go_list(list: &[String]) -> String {
     if list.is_empty() {
         return "[]string(nil)".to_owned();
     }
-    let items: Vec<String> = list.iter().map(|it| crate::api::field::quote(it)).collect();
+    let items: Vec<String> = list.iter().map(|it| quote(it)).collect();
     format!("[]string{{{}}}", items.join(", "))
 }
 
@@ -75,7 +81,6 @@ fn go_extra(user: &UserInfo) -> String {
     if user.extra.is_empty() {
         return "map[string][]string(nil)".to_owned();
     }
-    let quote = crate::api::field::quote;
     let items: Vec<String> = user
         .extra
         .iter()
@@ -84,13 +89,13 @@ fn go_extra(user: &UserInfo) -> String {
     format!("map[string][]string{{{}}}", items.join(", "))
 }
 
-/// Returns the user after impersonation, or 403.
+/// Returns the user after impersonation and the verb of constrained impersonation, or 403.
 pub(super) fn become_user(
     registry: &Registry,
     requestor: &UserInfo,
     wanted: UserInfo,
     request: &Attributes<'_>,
-) -> Result<UserInfo, Status> {
+) -> Result<(UserInfo, Option<String>), Status> {
     let mut first = None;
     for mode in Mode::of(requestor, &wanted) {
         let check = Check {
@@ -100,7 +105,7 @@ pub(super) fn become_user(
             mode,
         };
         match check.run(request) {
-            Ok(groups) => return Ok(complete(UserInfo { groups, ..wanted })),
+            Ok(groups) => return Ok((complete(UserInfo { groups, ..wanted }), mode.verb())),
             Err(refusal) => first = first.or(Some(refusal)),
         }
     }
@@ -120,6 +125,34 @@ fn complete(mut user: UserInfo) -> UserInfo {
     user
 }
 
+/// Returns the name of a node from its user name.
+fn node_of(user: &UserInfo) -> Option<&str> {
+    user.name.strip_prefix(NODE_PREFIX).filter(|it| is_subdomain(it))
+}
+
+/// Returns the reason why constrained impersonation does not permit an extra field (`validateExtra`).
+fn wrong_extra(key: &str, values: &[String]) -> Option<String> {
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let mut errors = FieldErrors::new();
+    for (part, text) in names::domain_prefixed_path(key) {
+        errors.invalid(FieldPath::new("extra.key"), part, text);
+    }
+    if !errors.is_empty() {
+        let why = errors.aggregate();
+        return Some(format!("impersonating an invalid key in extra is not allowed: {why}"));
+    }
+    if key != key.to_lowercase() {
+        let key = quote(key);
+        return Some(format!(
+            "impersonating a non-lowercase key in extra is not allowed: {key}"
+        ));
+    }
+    let has_empty = values.iter().any(String::is_empty);
+    has_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+}
+
 /// A mode of impersonation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -136,7 +169,7 @@ impl Mode {
     /// Returns the applicable modes, in the order in which they are tried.
     fn of(requestor: &UserInfo, wanted: &UserInfo) -> Vec<Self> {
         let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
-        let node = wanted.name.strip_prefix(NODE_PREFIX).filter(|it| !it.is_empty());
+        let node = node_of(wanted);
         let is_account = wanted.as_service_account().is_some();
         let mut modes = Vec::new();
         if let Some(node) = node.filter(|_| is_name_alone) {
@@ -155,6 +188,11 @@ impl Mode {
         }
         modes.push(Self::Legacy);
         modes
+    }
+
+    /// Returns the verb of a constrained mode.
+    fn verb(self) -> Option<String> {
+        (self != Self::Legacy).then(|| format!("impersonate:{}", self.name()))
     }
 
     fn name(self) -> &'static str {
@@ -179,11 +217,10 @@ struct Check<'a> {
 impl Check<'_> {
     /// Runs the check. Returns the groups of the impersonated user, except `system:authenticated`.
     fn run(&self, request: &Attributes<'_>) -> Result<Vec<String>, Status> {
-        let mut verb = "impersonate".to_owned();
-        if self.mode != Mode::Legacy {
+        let verb = self.mode.verb().unwrap_or_else(|| "impersonate".to_owned());
+        if self.is_constrained() {
             let on = format!("impersonate-on:{}:{}", self.mode.name(), request.verb);
             self.ask(Attributes { verb: &on, ..*request })?;
-            verb = format!("impersonate:{}", self.mode.name());
         }
         let groups = self.user(&verb)?;
         let identity = Attributes {
@@ -199,17 +236,15 @@ impl Check<'_> {
             })?;
         }
         self.groups(&verb)?;
-        for (key, values) in &self.wanted.extra {
-            for value in values {
-                self.ask(Attributes {
-                    resource: "userextras",
-                    subresource: key,
-                    name: value,
-                    ..identity
-                })?;
-            }
-        }
+        self.extra(Attributes {
+            resource: "userextras",
+            ..identity
+        })?;
         Ok(groups)
+    }
+
+    fn is_constrained(&self) -> bool {
+        self.mode != Mode::Legacy
     }
 
     /// Returns the API group with which permissions for users and groups are checked.
@@ -231,9 +266,7 @@ impl Check<'_> {
             name: &wanted.name,
             ..Attributes::default()
         };
-        if let (Mode::AssociatedNode | Mode::ArbitraryNode, Some(node)) =
-            (self.mode, wanted.name.strip_prefix(NODE_PREFIX))
-        {
+        if let (Mode::AssociatedNode | Mode::ArbitraryNode, Some(node)) = (self.mode, node_of(wanted)) {
             user.resource = "nodes";
             user.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             groups = vec!["system:nodes".to_owned()];
@@ -250,21 +283,59 @@ impl Check<'_> {
     }
 
     fn groups(&self, verb: &str) -> Result<(), Status> {
-        for group in &self.wanted.groups {
-            let request = Attributes {
-                verb,
-                group: self.identity_group(),
-                resource: "groups",
-                name: group,
-                ..Attributes::default()
-            };
-            if self.mode != Mode::Legacy && group == MASTERS {
-                let why = "impersonating the system:masters group is not allowed";
-                return Err(Status::not_allowed(&request, &self.requestor.name, why));
+        let groups = &self.wanted.groups;
+        let all = Attributes {
+            verb,
+            group: self.identity_group(),
+            resource: "groups",
+            name: "*",
+            ..Attributes::default()
+        };
+        if self.is_constrained() {
+            for (name, term) in [("", "empty string"), (MASTERS, "system:masters")] {
+                if groups.iter().any(|it| it == name) {
+                    let why = format!("impersonating the {term} group is not allowed");
+                    return Err(self.refusal(Attributes { name, ..all }, &why));
+                }
             }
-            self.ask(request)?;
+            if groups.len() >= MANY && self.ask(all).is_ok() {
+                return Ok(());
+            }
+        }
+        groups.iter().try_for_each(|name| self.ask(Attributes { name, ..all }))
+    }
+
+    /// Checks the extra fields. Constrained modes only permit keys and values of a certain form.
+    fn extra(&self, request: Attributes<'_>) -> Result<(), Status> {
+        let extra = &self.wanted.extra;
+        if self.is_constrained() {
+            if let Some(why) = extra.iter().find_map(|(key, values)| wrong_extra(key, values)) {
+                return Err(self.refusal(request, &why));
+            }
+            let all = Attributes {
+                subresource: "*",
+                name: "*",
+                ..request
+            };
+            let count: usize = extra.values().map(Vec::len).sum();
+            if (extra.len() >= MANY || count >= MANY) && self.ask(all).is_ok() {
+                return Ok(());
+            }
+        }
+        for (subresource, values) in extra {
+            for name in values {
+                self.ask(Attributes {
+                    subresource,
+                    name,
+                    ..request
+                })?;
+            }
         }
         Ok(())
+    }
+
+    fn refusal(&self, request: Attributes<'_>, why: &str) -> Status {
+        Status::not_allowed(&request, &self.requestor.name, why)
     }
 
     fn ask(&self, request: Attributes<'_>) -> Result<(), Status> {

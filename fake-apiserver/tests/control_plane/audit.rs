@@ -231,6 +231,8 @@ async fn audit_events_contain_users_decisions_and_authentication_failures() {
     assert_eq!(forbidden["responseStatus"]["reason"], "Forbidden");
     assert_eq!(impersonated["user"]["username"], "system:admin");
     assert_eq!(impersonated["impersonatedUser"]["username"], "jane");
+    let constraint = &impersonated["authenticationMetadata"]["impersonationConstraint"];
+    assert_eq!(constraint, "impersonate:user-info");
     assert_eq!(unknown["user"], json!({}));
     assert_eq!(unknown["stage"], "ResponseStarted");
     let message = "Authentication failed, attempted: bearer";

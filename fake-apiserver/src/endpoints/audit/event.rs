@@ -24,6 +24,8 @@ pub(super) struct AuditEvent {
     pub(super) user: User,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) impersonated_user: Option<User>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) authentication_metadata: Option<AuthenticationMetadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     pub(super) source_ips: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -40,6 +42,12 @@ pub(super) struct AuditEvent {
     pub(super) stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuthenticationMetadata {
+    pub(super) impersonation_constraint: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::event::{AuditEvent, ResponseStatus};
+use super::event::{AuditEvent, AuthenticationMetadata, ResponseStatus};
 use super::policy::{Extent, Level, Stage};
 use crate::api::duration;
 use crate::api::json::Value;
@@ -36,9 +36,12 @@ impl std::fmt::Debug for Record {
 }
 
 impl Record {
-    /// Records the user after impersonation.
-    pub(crate) fn impersonated(&mut self, user: &UserInfo) {
+    /// Records the user after impersonation, and the verb of constrained impersonation.
+    pub(crate) fn impersonated(&mut self, user: &UserInfo, constraint: Option<String>) {
         self.event.impersonated_user = Some(user.into());
+        self.event.authentication_metadata = constraint.map(|impersonation_constraint| AuthenticationMetadata {
+            impersonation_constraint,
+        });
     }
 
     /// Records the decision of authorization.

@@ -74,21 +74,7 @@ fn validate_domain_path(value: &Cursor<'_>, errors: &mut FieldErrors) {
     if !value.check_required(errors) {
         return;
     }
-    let Some((host, rest)) = value
-        .as_text()
-        .split_once('/')
-        .filter(|(host, rest)| !host.is_empty() && !rest.is_empty())
-    else {
-        let text = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        errors.invalid(value, value.as_text(), text);
-        return;
-    };
-    for text in names::dns1123_subdomain(host, false) {
-        errors.invalid(value, host, text);
-    }
-    let is_path = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
-    if !rest.bytes().all(is_path) {
-        let text = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        errors.invalid(value, rest, text);
+    for (part, text) in names::domain_prefixed_path(value.as_text()) {
+        errors.invalid(value, part, text);
     }
 }

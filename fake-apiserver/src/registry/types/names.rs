@@ -80,6 +80,24 @@ pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
         .collect()
 }
 
+/// Checks a path with a domain as its prefix, such as `acme.io/foo` (`IsDomainPrefixedPath`). Returns the wrong parts,
+/// each with its error message.
+pub(crate) fn domain_prefixed_path(value: &str) -> Vec<(&str, String)> {
+    let parts = value.split_once('/');
+    let Some((host, rest)) = parts.filter(|(host, rest)| !host.is_empty() && !rest.is_empty()) else {
+        let text = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![(value, text.to_owned())];
+    };
+    let problems = dns1123_subdomain(host, false).into_iter();
+    let mut wrong: Vec<(&str, String)> = problems.map(|text| (host, text)).collect();
+    let is_path = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    if !rest.bytes().all(is_path) {
+        let text = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        wrong.push((rest, text.to_owned()));
+    }
+    wrong
+}
+
 /// Returns the errors for an invalid wildcard host; `*.example.com` is valid.
 pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), SUBDOMAIN_MAX, "characters");
