@@ -273,3 +273,35 @@ async fn resize_fills_in_the_defaults_of_limit_ranges() {
                resizing";
     assert_eq!(answer.failure(), (422, why));
 }
+
+#[tokio::test(start_paused = true)]
+async fn controller_does_not_count_pods_that_are_stuck_in_deletion() {
+    let server = ApiServer::builder().resource_quota_controller().start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5", "count/pods": "5"}}});
+    made(&post(&server, QUOTAS, quota).await);
+    let mut pod = pod("p", json!({"nodeName": "n", "terminationGracePeriodSeconds": 30}));
+    pod["metadata"]["finalizers"] = json!(["example.com/f"]);
+    made(&post(&server, PODS, pod).await);
+    let path = format!("{PODS}/p");
+    ask(&server, Method::DELETE, &path, Value::Null).await;
+    let label = |value: &str| patch(&server, &path, json!({"metadata": {"labels": {"a": value}}}));
+    for (seconds, count) in [(59, "1"), (3, "0"), (1, "0")] {
+        tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+        assert_eq!(label(&seconds.to_string()).await.code, 200);
+        assert_eq!(
+            used(&server).await,
+            json!({"pods": count, "count/pods": "1"}),
+            "after {seconds} s"
+        );
+    }
+    let freed = json!({"metadata": {"finalizers": null}});
+    patch(&server, &path, freed).await;
+    ask(
+        &server,
+        Method::DELETE,
+        &format!("{path}?gracePeriodSeconds=0"),
+        Value::Null,
+    )
+    .await;
+    assert_eq!(used(&server).await, json!({"pods": "0", "count/pods": "0"}));
+}

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::resource_quota::{RESOURCE, is_used, written};
 use super::usage::{Amounts, amounts, in_scope, is_about, usage};
 use crate::api::json::{Value, json};
@@ -37,6 +39,8 @@ struct Counted {
     spec: Object,
     hard: Amounts,
     used: Amounts,
+    /// Keys of the Pods that were stuck in deletion when they were counted.
+    stuck: BTreeSet<String>,
 }
 
 impl QuotaController {
@@ -74,12 +78,13 @@ impl Counts {
         let Some((_, quotas)) = snapshot(RESOURCE) else {
             return BTreeSet::new();
         };
+        let now = reader.entropy.now();
         for stored in quotas.range(&KeyRange::of(None)) {
             let mut counted = Counted::read(row, stored);
             for other in counted.rows(scheme) {
                 if let Some((_, objects)) = snapshot(&other.storage) {
                     let range = KeyRange::of(Some(stored.key.namespace()));
-                    objects.range(&range).for_each(|it| counted.add(other, it));
+                    objects.range(&range).for_each(|it| counted.add(other, it, now));
                 }
             }
             self.quotas.insert(stored.key.as_str().to_owned(), counted);
@@ -98,7 +103,7 @@ impl Counts {
             if **resource == *RESOURCE {
                 written.insert(change.object().key.clone());
             }
-            self.count(scheme, resource, change, &mut dirty);
+            self.count(scheme, resource, change, reader.entropy.now(), &mut dirty);
         }
         for key in written {
             if let Err(compacted) = self.quota_written(reader, scheme, row, &key, fresh.revision) {
@@ -110,7 +115,14 @@ impl Counts {
     }
 
     /// Updates the usage of the quotas in the namespace of a changed object.
-    fn count(&mut self, scheme: &Scheme, resource: &str, change: &Change, dirty: &mut BTreeSet<String>) {
+    fn count(
+        &mut self,
+        scheme: &Scheme,
+        resource: &str,
+        change: &Change,
+        now: Timestamp,
+        dirty: &mut BTreeSet<String>,
+    ) {
         let range = KeyRange::of(Some(change.object().key.namespace()));
         let end = range.end.unwrap_or_default();
         let mut quotas = self.quotas.range_mut(range.start..end).peekable();
@@ -125,7 +137,7 @@ impl Counts {
                 counted.take_away(row, previous);
             }
             if let Some(current) = &change.current {
-                counted.add(row, current);
+                counted.add(row, current, now);
             }
             dirty.insert(key.clone());
         }
@@ -150,9 +162,10 @@ impl Counts {
             return Ok(());
         }
         let range = KeyRange::of(Some(key.namespace()));
+        let now = reader.entropy.now();
         for other in fresh.rows(scheme) {
             let objects = reader.store.snapshot_at(&other.storage, revision)?;
-            objects.range(&range).for_each(|it| fresh.add(other, it));
+            objects.range(&range).for_each(|it| fresh.add(other, it, now));
         }
         self.quotas.insert(key.as_str().to_owned(), fresh);
         Ok(())
@@ -165,6 +178,20 @@ fn counted_rows(scheme: &Scheme) -> impl Iterator<Item = &Arc<Row>> {
     scheme.rows().filter(is_counted)
 }
 
+fn is_pod(row: &Row) -> bool {
+    row.info.group.is_empty() && row.info.resource == "pods"
+}
+
+/// Returns `true` for a Pod that still exists after the end of its deletion.
+fn is_stuck(row: &Row, pod: &Object, now: Timestamp) -> bool {
+    let seconds = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
+    let (Some(seconds), Ok(deleted)) = (seconds, pod.meta_str("deletionTimestamp").parse::<Timestamp>()) else {
+        return false;
+    };
+    let end = deleted.checked_add(SignedDuration::from_secs(seconds));
+    is_pod(row) && end.is_ok_and(|end| now > end)
+}
+
 impl Counted {
     /// Reads a quota, and sets its usage to 0.
     fn read(row: &Row, stored: &Stored) -> Self {
@@ -175,6 +202,7 @@ impl Counted {
             key: stored.key.clone(),
             used: used.collect(),
             hard,
+            stuck: BTreeSet::new(),
             spec: Object(quota.remove("spec").map(|spec| ("spec", spec)).into_iter().collect()),
         }
     }
@@ -188,23 +216,32 @@ impl Counted {
         counted_rows(scheme).filter(|it| self.is_about(it)).collect()
     }
 
-    fn usage(&self, row: &Row, stored: &Stored) -> Amounts {
-        let object = codec::decode(row, stored);
-        match in_scope(&self.spec, &row.info.resource, &object) {
-            true => usage(self.hard.keys(), &row.info.group, &row.info.resource, &object),
+    /// Returns the usage of an object. A Pod that still exists after the end of its deletion only counts as an object
+    /// (`QuotaV1Pod`).
+    fn usage(&self, row: &Row, object: &Object, is_stuck: bool) -> Amounts {
+        let mut amounts = match in_scope(&self.spec, &row.info.resource, object) {
+            true => usage(self.hard.keys(), &row.info.group, &row.info.resource, object),
             false => Amounts::new(),
-        }
+        };
+        amounts.retain(|name, _| !is_stuck || name.starts_with("count/"));
+        amounts
     }
 
-    fn add(&mut self, row: &Row, stored: &Stored) {
-        for (name, amount) in self.usage(row, stored) {
+    fn add(&mut self, row: &Row, stored: &Stored, now: Timestamp) {
+        let object = codec::decode(row, stored);
+        let is_stuck = is_stuck(row, &object, now);
+        if is_stuck {
+            self.stuck.insert(stored.key.as_str().to_owned());
+        }
+        for (name, amount) in self.usage(row, &object, is_stuck) {
             let sum = self.used.entry(name).or_insert(Quantity::from_int(0));
             *sum = sum.add(&amount);
         }
     }
 
     fn take_away(&mut self, row: &Row, stored: &Stored) {
-        for (name, amount) in self.usage(row, stored) {
+        let is_stuck = is_pod(row) && self.stuck.remove(stored.key.as_str());
+        for (name, amount) in self.usage(row, &codec::decode(row, stored), is_stuck) {
             if let Some(sum) = self.used.get_mut(&name) {
                 *sum = sum.subtract(&amount);
             }
