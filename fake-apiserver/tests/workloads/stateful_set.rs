@@ -1,10 +1,10 @@
 //! StatefulSets: order, names, claims, updates.
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{ApiServer, KubernetesVersion, PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, template};
+use crate::cluster::{Cluster, condition, template};
 
 fn set(spec: Value) -> Value {
     let mut set = json!({
@@ -217,4 +217,231 @@ async fn recreated_set_adopts_revisions_and_keeps_pods(#[case] kind: &str) {
         owner["uid"],
         cluster.get("apps/v1", kind, "db").await["metadata"]["uid"]
     );
+}
+
+fn image(number: u32) -> Value {
+    let containers = json!([{"name": "main", "image": format!("nginx:{number}")}]);
+    json!({"spec": {"template": {"spec": {"containers": containers}}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_rollout_replaces_pods_that_are_not_ready() {
+    let cluster = Cluster::start();
+    let broken = PodSelector::labelled("version=1").expect("the selector is valid");
+    cluster.0.kubelet().script(broken, PodScript::default().never_ready());
+    let mut broken = set(json!({"podManagementPolicy": "Parallel"}));
+    broken["spec"]["template"]["metadata"]["labels"]["version"] = json!("1");
+    cluster.create(broken).await;
+    cluster.pass(5.0).await;
+    let mut fixed = image(2);
+    fixed["spec"]["template"]["metadata"] = json!({"labels": {"version": "2"}});
+    cluster.patch("apps/v1", "StatefulSet", "db", fixed).await;
+    cluster.pass(0.1).await;
+    assert_eq!(images(&cluster).await[..2], ["nginx:1", "nginx:1"]);
+    cluster.pass(30.0).await;
+    assert_eq!(images(&cluster).await, ["nginx:2"; 3]);
+}
+
+/// A Pod that is missing or was just created is not available (`isUnavailable`).
+#[tokio::test(start_paused = true)]
+async fn parallel_rollout_replaces_one_pod_at_a_time() {
+    let cluster = Cluster::start();
+    cluster.create(set(json!({"podManagementPolicy": "Parallel"}))).await;
+    cluster.pass(10.0).await;
+    cluster.patch("apps/v1", "StatefulSet", "db", image(2)).await;
+    for step in 0..200 {
+        cluster.pass(0.05).await;
+        let is_ready =
+            |it: &&Value| condition(it, "Ready")[0] == "True" && it["metadata"].get("deletionTimestamp").is_none();
+        let ready = cluster.pods().await.iter().filter(is_ready).count();
+        assert!(ready >= 2, "{ready} ready Pods in step {step}");
+    }
+    assert_eq!(images(&cluster).await, ["nginx:2"; 3]);
+}
+
+/// Returns a cluster with a set that has claims, and a class for them.
+async fn with_claims(workers: &[Worker], spec: Value) -> Cluster {
+    let cluster = Cluster::with(workers);
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+        "provisioner": "example.com/disk"});
+    cluster.create(class).await;
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    let mut set = set(spec);
+    set["spec"]["volumeClaimTemplates"] = json!([claim]);
+    cluster.create(set).await;
+    cluster.pass(5.0).await;
+    cluster
+}
+
+/// A claim that is deleted with the previous Pod of the same name is not used for the next one (`PodClaimIsStale`).
+#[tokio::test(start_paused = true)]
+async fn pod_of_a_stateful_set_does_not_use_a_claim_that_is_deleted_with_its_predecessor() {
+    let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
+    let spec = json!({"replicas": 2, "persistentVolumeClaimRetentionPolicy": policy});
+    let workers: Vec<Worker> = Worker::WORKLOADS.to_vec();
+    let cluster = with_claims(&workers, spec).await;
+    for replicas in [1, 2] {
+        cluster
+            .patch("apps/v1", "StatefulSet", "db", json!({"spec": {"replicas": replicas}}))
+            .await;
+        cluster.pass(5.0).await;
+    }
+    assert_eq!(
+        names(&cluster).await,
+        ["db-0"],
+        "no garbage collector has deleted the claim"
+    );
+    assert_eq!(cluster.events("FailedCreate").await, Vec::<String>::new());
+    cluster.delete("v1", "PersistentVolumeClaim", "data-db-1").await;
+    cluster.pass(5.0).await;
+    assert_eq!(names(&cluster).await, ["db-0", "db-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_of_a_stateful_set_is_not_created_while_its_claim_is_being_deleted() {
+    let cluster = with_claims(Worker::ALL, json!({"replicas": 1})).await;
+    let mut reader = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader"}});
+    reader["spec"] = template("reader")["spec"].clone();
+    reader["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]);
+    cluster.create(reader).await;
+    cluster.pass(2.0).await;
+    cluster.delete("v1", "PersistentVolumeClaim", "data-db-0").await;
+    cluster.delete("v1", "Pod", "db-0").await;
+    cluster.pass(5.0).await;
+    assert_eq!(names(&cluster).await, ["reader"]);
+    assert_eq!(
+        cluster.events("FailedCreate").await,
+        ["Create Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted"]
+    );
+    cluster.delete("v1", "Pod", "reader").await;
+    cluster.pass(10.0).await;
+    assert_eq!(names(&cluster).await, ["db-0"]);
+}
+
+async fn put_status(cluster: &Cluster, pod: &str, phase: &str, is_ready: bool) {
+    let status = if is_ready { "True" } else { "False" };
+    let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let patch = json!({"status": {"phase": phase, "conditions": [ready]}});
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
+    assert_eq!(cluster.send("PATCH", &path, &patch).await.0, 200);
+    cluster.pass(0.1).await;
+}
+
+/// An unready Pod is only removed if no Pod with a lower ordinal is unready.
+#[tokio::test(start_paused = true)]
+async fn ordered_scale_down_stops_at_an_unready_pod_unless_it_is_the_first_one() {
+    let cluster = Cluster::with(&[Worker::StatefulSet]);
+    cluster.create(set(json!({"replicas": 4}))).await;
+    cluster.pass(0.1).await;
+    for pod in ["db-0", "db-1", "db-2", "db-3"] {
+        put_status(&cluster, pod, "Running", true).await;
+    }
+    for pod in ["db-2", "db-3"] {
+        put_status(&cluster, pod, "Running", false).await;
+    }
+    cluster
+        .patch("apps/v1", "StatefulSet", "db", json!({"spec": {"replicas": 1}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(names(&cluster).await, ["db-0", "db-1", "db-2", "db-3"]);
+    put_status(&cluster, "db-3", "Running", true).await;
+    assert_eq!(
+        names(&cluster).await,
+        ["db-0"],
+        "the first unready Pod and the ready ones are removed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_pod_with_a_name_of_a_stateful_set_is_not_reported() {
+    let cluster = Cluster::start();
+    let mut foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"}});
+    foreign["spec"] = template("db")["spec"].clone();
+    cluster.create(foreign).await;
+    cluster.create(set(json!({}))).await;
+    cluster.pass(10.0).await;
+    assert_eq!(cluster.events("FailedCreate").await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn label_with_the_name_of_a_pod_is_restored() {
+    let cluster = Cluster::start();
+    cluster.create(set(json!({"replicas": 1}))).await;
+    cluster.pass(5.0).await;
+    let name = "statefulset.kubernetes.io/pod-name";
+    cluster
+        .patch("v1", "Pod", "db-0", json!({"metadata": {"labels": {name: null}}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(
+        cluster.get("v1", "Pod", "db-0").await["metadata"]["labels"][name],
+        "db-0"
+    );
+    let updated = cluster.events("SuccessfulUpdate").await;
+    assert_eq!(updated, ["Update Pod db-0 in StatefulSet db successful"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_claim_of_a_pending_pod_is_created_without_an_event_about_the_pod() {
+    let policy = json!({"whenScaled": "Retain", "whenDeleted": "Delete"});
+    let cluster = with_claims(&[Worker::StatefulSet], json!({"replicas": 1})).await;
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
+        .await;
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "db-0"},
+        "target": {"kind": "Node", "name": "a"}});
+    let path = "/api/v1/namespaces/default/pods/db-0/binding";
+    assert_eq!(cluster.send("POST", path, &binding).await.0, 201);
+    let patch = json!({"metadata": {"finalizers": null}});
+    cluster.patch("v1", "PersistentVolumeClaim", "data-db-0", patch).await;
+    cluster.delete("v1", "PersistentVolumeClaim", "data-db-0").await;
+    cluster.pass(1.0).await;
+    let claim = async || cluster.get("v1", "PersistentVolumeClaim", "data-db-0").await;
+    assert_ne!(claim().await, Value::Null);
+    let patch = json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}});
+    cluster.patch("apps/v1", "StatefulSet", "db", patch).await;
+    cluster.pass(1.0).await;
+    assert_eq!(claim().await["metadata"]["ownerReferences"][0]["kind"], "StatefulSet");
+    assert_eq!(cluster.events("SuccessfulUpdate").await, Vec::<String>::new());
+}
+
+#[rstest]
+#[case("Pending", Value::Null)]
+#[case("Running", json!(1))]
+#[tokio::test(start_paused = true)]
+async fn ready_replicas_of_a_stateful_set_are_running(#[case] phase: &str, #[case] ready: Value) {
+    let cluster = Cluster::with(&[Worker::StatefulSet]);
+    cluster.create(set(json!({"replicas": 1}))).await;
+    cluster.pass(0.1).await;
+    put_status(&cluster, "db-0", phase, true).await;
+    let status = cluster.get("apps/v1", "StatefulSet", "db").await["status"].clone();
+    assert_eq!(status["readyReplicas"], ready, "{status:#}");
+}
+
+/// A percentage is rounded down since Kubernetes 1.37 uses this field.
+#[tokio::test(start_paused = true)]
+async fn maximum_of_unavailable_pods_is_rounded_down() {
+    let server = ApiServer::builder()
+        .workers(Worker::ALL)
+        .kubernetes_version(KubernetesVersion::V1_37);
+    let cluster = Cluster(server.start());
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}});
+    cluster
+        .create(set(
+            json!({"podManagementPolicy": "Parallel", "updateStrategy": rolling}),
+        ))
+        .await;
+    cluster.pass(10.0).await;
+    cluster.patch("apps/v1", "StatefulSet", "db", image(2)).await;
+    cluster.pass(0.1).await;
+    let pods = cluster.pods().await;
+    let is_old = |it: &&Value| {
+        it["spec"]["containers"][0]["image"] == "nginx:1" && it["metadata"].get("deletionTimestamp").is_none()
+    };
+    assert_eq!(pods.iter().filter(is_old).count(), 2);
 }

@@ -1,14 +1,16 @@
 //! DaemonSets: maintains one Pod of each DaemonSet on each suitable Node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::controller::WorkloadController;
+use super::back_off::FailedPods;
+use super::controller::{Sync, WorkloadController};
+use super::kubelet::Nodes;
 use super::node_rules::{fits_affinity, tolerates};
 use super::plan::Plan;
 use super::pods::{
-    annotation, available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec,
-    status,
+    annotation, available_at, from_template, generation, is_available, is_finished, is_ready, label, phase, scaled,
+    spec, status,
 };
 use super::replica_set::{told_of_creation, told_of_deletion};
 use super::resource::{Resource, key_of};
@@ -38,21 +40,39 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
         adopts: Some(Resource::Pod),
         reports_refusals: true,
         concerns: |change, cluster, add| {
-            if change.resource == Resource::Node {
+            // Only labels and taints determine whether a Node runs a Pod (Go's `shouldIgnoreNodeUpdate`).
+            let shape = |node: &Object| {
+                let labels: Vec<_> = node
+                    .labels()
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect();
+                (labels, Cursor::root(node).list("spec.taints").to_vec())
+            };
+            if change.resource == Resource::Node && change.old.map(shape) != change.new.map(shape) {
                 cluster.all(Resource::DaemonSet).for_each(|it| add(key_of(it)));
             }
         },
-        ..WorkloadController::new(Resource::DaemonSet, "daemon-set-controller", sync)
+        sync: Sync::Nodes(sync),
+        ..WorkloadController::new(Resource::DaemonSet, "daemon-set-controller", |_, _| Plan::EMPTY)
     }],
 );
 
 /// The Pods of a DaemonSet by node, oldest first.
 type ByNode<'a> = BTreeMap<String, Vec<&'a Arc<Object>>>;
 
+/// A Node, and the decision about the Pod of a DaemonSet on it.
+struct Host<'a> {
+    node: &'a Arc<Object>,
+    /// Set if the Node should run a Pod.
+    is_wanted: bool,
+    /// Set if a Pod that runs on the Node may stay.
+    may_stay: bool,
+}
+
 /// Plans the work for a DaemonSet.
-pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
+fn sync(set: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
-    let Some(selector) = selector_of(spec(set), "selector") else {
+    let Some(selector) = selector_of(spec(set), "selector").filter(|_| !set.is_terminating()) else {
         return plan;
     };
     let claimed = sees.claimed(Resource::Pod, (Resource::DaemonSet, set), &selector, &mut plan);
@@ -60,43 +80,54 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     let Some(update) = known.update else {
         return plan;
     };
-    let mut by_node = ByNode::new();
-    for pod in claimed {
-        by_node.entry(node_of(pod)).or_default().push(pod);
-    }
-    for pods in by_node.values_mut() {
-        pods.sort_by_key(|pod| (super::pods::created(pod), pod.name().to_owned()));
-    }
-    let template = daemon_template(set, revisions::label_of(update));
-    let shape = Object(template.clone());
-    let wanted: Vec<&Arc<Object>> = sees
-        .cluster
-        .all(Resource::Node)
-        .filter(|node| fits(&shape, node))
-        .collect();
-    if !set.is_terminating() {
-        let update = Update {
-            set,
-            hash: revisions::label_of(update),
-            template: &template,
-            surge: surge(set, wanted.len()),
-            minimum: Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0),
-            sees,
-        };
-        place(&update, &wanted, &by_node, &mut plan);
-        match update.surge {
-            0 => roll(&update, &wanted, &by_node, &mut plan),
-            _ => roll_by_surge(&update, &wanted, &by_node, &mut plan),
-        }
-    }
-    write_status(set, revisions::label_of(update), &wanted, &by_node, sees, &mut plan);
-    let live: Vec<&str> = by_node
-        .values()
-        .flatten()
+    let live: Vec<&str> = claimed
+        .iter()
         .filter_map(|pod| label(pod, revisions::HASH_LABEL))
         .collect();
-    revisions::clean_up(set, &known, &live, &mut plan);
+    let by_node = by_node(&claimed);
+    let template = daemon_template(set, revisions::label_of(update));
+    let shape = Object(template.clone());
+    let hosts: Vec<Host<'_>> = sees
+        .cluster
+        .all(Resource::Node)
+        .map(|node| Host::of(&shape, node))
+        .collect();
+    let wanted: Vec<&Arc<Object>> = hosts.iter().filter(|it| it.is_wanted).map(|it| it.node).collect();
+    let update_of_set = Update {
+        set,
+        hash: revisions::label_of(update),
+        template: &template,
+        surge: surge(set, wanted.len()),
+        minimum: Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0),
+        sees,
+    };
+    let failed = nodes.daemon_sets.entry(set.uid().to_owned()).or_default();
+    place(&update_of_set, &hosts, &by_node, failed, &mut plan);
+    match update_of_set.surge {
+        0 => roll(&update_of_set, &wanted, &by_node, &mut plan),
+        _ => roll_by_surge(&update_of_set, &wanted, &by_node, &mut plan),
+    }
+    write_status(&update_of_set, &hosts, &by_node, &mut plan);
+    revisions::clean_up(set, &known, &live, true, &mut plan);
     plan
+}
+
+/// Groups Pods by their nodes; the Pods of a node are sorted: scheduled Pods first, then by age. Pods without a target
+/// node are ignored, and so are Pods that have ended and are only kept by finalizers.
+fn by_node<'a>(claimed: &[&'a Arc<Object>]) -> ByNode<'a> {
+    let mut by_node = ByNode::new();
+    let counts = |pod: &&&Arc<Object>| !(is_finished(pod) && pod.is_terminating()) && !node_of(pod).is_empty();
+    for pod in claimed.iter().filter(counts) {
+        by_node.entry(node_of(pod)).or_default().push(*pod);
+    }
+    for pods in by_node.values_mut() {
+        pods.sort_by_key(|pod| (!is_scheduled(pod), super::pods::created(pod), pod.name().to_owned()));
+    }
+    by_node
+}
+
+fn is_scheduled(pod: &Object) -> bool {
+    !Cursor::root(pod).text("spec.nodeName").is_empty()
 }
 
 /// Returns the node of a Pod, or the node for which the Pod was created.
@@ -124,22 +155,39 @@ fn daemon_template(set: &Object, hash: &str) -> Map {
     let uses_host = template["spec"]["hostNetwork"] == true;
     let network = uses_host.then_some(("node.kubernetes.io/network-unavailable", "NoSchedule"));
     for (key, effect) in TOLERATED.into_iter().chain(network) {
-        tolerations.push(json!({"key": key, "operator": "Exists", "effect": effect}));
+        let added = json!({"key": key, "operator": "Exists", "effect": effect});
+        let is_same = |it: &&mut Value| {
+            let text = |field: &str| it.get(field).and_then(Value::as_str).unwrap_or_default();
+            text("key") == key && text("operator") == "Exists" && text("effect") == effect && text("value").is_empty()
+        };
+        match tolerations.iter_mut().find(is_same) {
+            Some(known) => *known = added,
+            None => tolerations.push(added),
+        }
     }
     template["spec"]["tolerations"] = tolerations.into();
     template.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns `true` if the node should run the Pod. Cordoned nodes are not excluded.
-fn fits(pod: &Object, node: &Object) -> bool {
-    let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
-    let taints = spec(node).get("taints").and_then(Value::as_array);
-    let bears = taints
-        .into_iter()
-        .flatten()
-        .all(|taint| !keeps_out(taint) || tolerates(pod, taint));
-    let named = Cursor::root(pod).text("spec.nodeName");
-    bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
+impl<'a> Host<'a> {
+    /// Decides about a Node (Go's `NodeShouldRunDaemonPod`). Cordoned nodes are not excluded, because the Pods tolerate
+    /// their taint.
+    fn of(pod: &Object, node: &'a Arc<Object>) -> Self {
+        let named = Cursor::root(pod).text("spec.nodeName");
+        let fits = fits_affinity(pod, node) && (named.is_empty() || named == node.name());
+        let taints = Cursor::root(node).list("spec.taints");
+        let bears = |effects: &[&str]| {
+            let mut taints = taints
+                .iter()
+                .filter(|it| it["effect"].as_str().is_some_and(|it| effects.contains(&it)));
+            taints.all(|taint| tolerates(pod, taint))
+        };
+        Self {
+            node,
+            is_wanted: fits && bears(&["NoSchedule", "NoExecute"]),
+            may_stay: fits && bears(&["NoExecute"]),
+        }
+    }
 }
 
 /// The data required to update a DaemonSet to its newest revision.
@@ -160,6 +208,11 @@ impl Update<'_> {
 
     fn is_available(&self, pod: &Object) -> bool {
         is_available(pod, self.minimum, self.sees.now)
+    }
+
+    fn delete(&self, pod: &Object, plan: &mut Plan) {
+        let told = told_of_deletion(Resource::DaemonSet, self.set, COMPONENT);
+        plan.delete_and_tell(Resource::Pod, pod, Some(told));
     }
 
     fn create(&self, node: &str, plan: &mut Plan) {
@@ -196,57 +249,61 @@ fn surge(set: &Object, total: usize) -> i64 {
     scaled(rolling.get("maxSurge"), i64::try_from(total).unwrap_or(i64::MAX), true)
 }
 
-/// Creates missing Pods, and deletes surplus and finished ones.
-fn place(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
-    let set = update.set;
-    let delete = |pod: &Object, plan: &mut Plan| {
-        plan.delete_and_tell(
-            Resource::Pod,
-            pod,
-            Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)),
-        );
-    };
-    for node in wanted {
-        let pods = by_node.get(node.name()).map_or(&[] as &[_], Vec::as_slice);
-        let (ended, alive): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = pods
-            .iter()
-            .copied()
-            .filter(|it| !it.is_terminating())
-            .partition(|it| is_finished(it));
+/// Creates missing Pods, and deletes surplus and ended ones (Go's `podsShouldBeOnNode`).
+fn place(update: &Update<'_>, hosts: &[Host<'_>], by_node: &ByNode<'_>, failed: &mut FailedPods, plan: &mut Plan) {
+    for host in hosts {
+        let pods = by_node.get(host.node.name()).map_or(&[] as &[_], Vec::as_slice);
+        let present: Vec<&Arc<Object>> = pods.iter().copied().filter(|it| !it.is_terminating()).collect();
+        if !host.may_stay {
+            present.iter().for_each(|it| update.delete(it, plan));
+            continue;
+        }
+        let (ended, alive): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
+            present.into_iter().partition(|it| is_finished(it));
         for pod in ended {
-            let named = format!("{}/{}", pod.namespace(), pod.name());
-            let message = format!(
-                "Found failed daemon pod {named} on node {}, will try to kill it",
-                node.name()
-            );
-            plan.warn((Resource::DaemonSet, set), COMPONENT, "FailedDaemonPod", message);
-            delete(pod, plan);
+            end(update, pod, host.node.name(), failed, plan);
         }
-        for pod in update.surplus(&alive) {
-            delete(pod, plan);
-        }
-        // A terminating Pod must be removed before it is replaced.
-        if pods.is_empty() {
-            update.create(node.name(), plan);
+        update.surplus(&alive).iter().for_each(|it| update.delete(it, plan));
+        // Without a surge, a terminating Pod must be removed before it is replaced.
+        let is_free = pods.is_empty() || (update.surge > 0 && alive.is_empty());
+        if host.is_wanted && is_free {
+            update.create(host.node.name(), plan);
         }
     }
-    for (node, pods) in by_node {
-        if !wanted.iter().any(|it| it.name() == node) {
-            for pod in pods.iter().filter(|it| !it.is_terminating()) {
-                delete(pod, plan);
-            }
-        }
-    }
+    // The Pods of a deleted Node are deleted by the garbage collector of Pods, unless they were never scheduled.
+    let names: BTreeSet<&str> = hosts.iter().map(|it| it.node.name()).collect();
+    let lost = by_node.iter().filter(|(node, _)| !names.contains(node.as_str()));
+    let lost = lost
+        .flat_map(|(_, pods)| pods)
+        .filter(|it| !is_scheduled(it) && !it.is_terminating());
+    lost.for_each(|it| update.delete(it, plan));
 }
 
-/// Restricts a Pod to a single node.
+/// Deletes a Pod that has ended, and writes an Event. Failed Pods are deleted with a back-off for each node.
+fn end(update: &Update<'_>, pod: &Object, node: &str, failed: &mut FailedPods, plan: &mut Plan) {
+    let about = (Resource::DaemonSet, update.set);
+    let named = format!("{}/{}", pod.namespace(), pod.name());
+    if phase(pod) == "Succeeded" {
+        let message = format!("Found succeeded daemon pod {named} on node {node}, will try to delete it");
+        plan.note(about, COMPONENT, "SucceededDaemonPod", message);
+        return update.delete(pod, plan);
+    }
+    let generation = Cursor::root(update.set)
+        .integer("status.observedGeneration")
+        .unwrap_or(0);
+    if let Some(at) = failed.wait(generation, node, update.sees.now) {
+        return plan.look_again(at);
+    }
+    let message = format!("Found failed daemon pod {named} on node {node}, will try to kill it");
+    plan.warn(about, COMPONENT, "FailedDaemonPod", message);
+    update.delete(pod, plan);
+}
+
+/// Restricts a Pod to a single node (Go's `ReplaceDaemonSetPodNodeNameNodeAffinity`).
 fn pin(pod: &mut Value, node: &str) {
     let fields = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     let required = &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    match required["nodeSelectorTerms"].as_array_mut().filter(|it| !it.is_empty()) {
-        Some(terms) => terms.iter_mut().for_each(|term| term["matchFields"] = fields.clone()),
-        None => *required = json!({"nodeSelectorTerms": [{"matchFields": fields}]}),
-    }
+    *required = json!({"nodeSelectorTerms": [{"matchFields": fields}]});
 }
 
 /// Replaces Pods of older revisions, up to `maxUnavailable` at a time.
@@ -283,11 +340,7 @@ fn roll(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan
             return;
         }
         missing += i64::from(is_healthy);
-        plan.delete_and_tell(
-            Resource::Pod,
-            pod,
-            Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)),
-        );
+        update.delete(pod, plan);
     }
 }
 
@@ -315,41 +368,31 @@ fn roll_by_surge(update: &Update<'_>, wanted: &[&Arc<Object>], by_node: &ByNode<
     }
 }
 
-fn write_status(
-    set: &Object,
-    hash: &str,
-    wanted: &[&Arc<Object>],
-    by_node: &ByNode<'_>,
-    sees: &Sees<'_>,
-    plan: &mut Plan,
-) {
-    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
-    let mut counts = [0_usize; 4];
-    for node in wanted {
-        let Some(pods) = by_node.get(node.name()) else { continue };
-        let oldest = pods
-            .iter()
-            .find(|it| !it.is_terminating() && !is_finished(it))
-            .or(pods.first());
-        let Some(pod) = oldest else { continue };
+fn write_status(update: &Update<'_>, hosts: &[Host<'_>], by_node: &ByNode<'_>, plan: &mut Plan) {
+    let set = update.set;
+    let (mut wanted, mut misplaced, mut counts) = (0_usize, 0_usize, [0_usize; 4]);
+    for host in hosts {
+        let pod = by_node.get(host.node.name()).and_then(|pods| pods.first());
+        if !host.is_wanted {
+            misplaced += usize::from(pod.is_some());
+            continue;
+        }
+        wanted += 1;
+        let Some(pod) = pod else { continue };
         counts[0] += 1;
         counts[1] += usize::from(is_ready(pod));
-        counts[2] += usize::from(is_available(pod, minimum, sees.now));
-        counts[3] += usize::from(label(pod, revisions::HASH_LABEL) == Some(hash));
-        if let Some(at) = available_at(pod, minimum).filter(|at| *at > sees.now) {
+        counts[2] += usize::from(update.is_available(pod));
+        counts[3] += usize::from(update.is_new(pod));
+        if let Some(at) = available_at(pod, update.minimum).filter(|at| *at > update.sees.now) {
             plan.look_again(at);
         }
     }
-    let misplaced = by_node
-        .keys()
-        .filter(|node| !wanted.iter().any(|it| it.name() == **node))
-        .count();
     let [scheduled, ready, available, updated] = counts;
     let mut next = status(set).clone();
     for (field, count) in [
         ("currentNumberScheduled", scheduled),
         ("numberMisscheduled", misplaced),
-        ("desiredNumberScheduled", wanted.len()),
+        ("desiredNumberScheduled", wanted),
         ("numberReady", ready),
     ] {
         next.insert(field.into(), count.into());
@@ -357,7 +400,7 @@ fn write_status(
     for (field, count) in [
         ("updatedNumberScheduled", updated),
         ("numberAvailable", available),
-        ("numberUnavailable", wanted.len() - available),
+        ("numberUnavailable", wanted - available),
     ] {
         match count {
             0 => next.remove(field),

@@ -81,17 +81,13 @@ impl Executor<'_> {
                 Ok(())
             }
             // The namespace is being deleted together with the owner of this object, so nothing needs to be created.
-            Err(failure) if failure.is_namespace_terminating() => Ok(()),
+            Err(failure) if failure.is_namespace_terminating() || failure.is_already_exists() => Ok(()),
             Err(failure) => {
                 if let Some(told) = told {
                     self.refused = Some(failure.message.clone());
                     self.note(&failed(told, &failure.message)).await;
                 }
-                if failure.is_already_exists() {
-                    Ok(())
-                } else {
-                    Err(failure)
-                }
+                Err(failure)
             }
         }
     }

@@ -112,6 +112,7 @@ impl Controller for Workloads {
         };
         let old = self.cluster.put(resource, key, change.new_object().cloned());
         let new = self.cluster.get(resource, key).cloned();
+        self.nodes.forget(old.as_deref(), new.as_deref());
         if resource == Resource::Pod {
             self.nodes.count_pod(old.as_deref(), new.as_deref());
         }

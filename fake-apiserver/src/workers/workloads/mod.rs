@@ -8,6 +8,7 @@ mod plan;
 mod controller;
 mod pods;
 mod hash;
+mod back_off;
 mod fit;
 mod node_rules;
 mod ports;

@@ -112,14 +112,14 @@ pub(crate) fn template(revision: &Object) -> Map {
 }
 
 /// Deletes the oldest revisions beyond the history limit, except the revision of the current template and revisions in
-/// `live`.
-pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
+/// `live`. If `counts_live` is set, the limit also includes the latter, as for DaemonSets (Go's `cleanupHistory`).
+pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], counts_live: bool, plan: &mut Plan) {
     let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
-    let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));
-    let unused: Vec<_> = unused
-        .filter(|it| revisions.update.is_none_or(|update| update.uid() != it.uid()))
-        .collect();
-    let surplus = unused.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    let is_current = |it: &Object| revisions.update.is_some_and(|update| update.uid() == it.uid());
+    let old: Vec<_> = revisions.all.iter().filter(|it| !is_current(it)).collect();
+    let unused: Vec<_> = old.iter().filter(|it| !live.contains(&label_of(it))).collect();
+    let counted = if counts_live { old.len() } else { unused.len() };
+    let surplus = counted.saturating_sub(usize::try_from(limit).unwrap_or(0));
     for revision in unused.into_iter().take(surplus) {
         plan.delete(Resource::ControllerRevision, revision);
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::Timestamp;
 
 use super::super::autoscaler::history::History;
+use super::super::back_off::{FailedPods, Failures};
 use super::super::cluster::Cluster;
 use super::super::fit::Load;
 use super::super::heartbeat::Heartbeats;
@@ -32,6 +33,10 @@ pub(crate) struct Nodes {
     pub(super) stages: HashMap<String, Option<Pending>>,
     /// The history of each autoscaler, by uid.
     pub(crate) autoscalers: HashMap<String, History>,
+    /// The failures of the Pods of each Job, by uid.
+    pub(crate) jobs: HashMap<String, Failures>,
+    /// The delays of each DaemonSet, by uid.
+    pub(crate) daemon_sets: HashMap<String, FailedPods>,
     /// Number of the last address that was assigned to a Pod.
     addresses: u32,
 }
@@ -47,6 +52,8 @@ impl Nodes {
             heartbeats: Heartbeats::default(),
             stages: HashMap::new(),
             autoscalers: HashMap::new(),
+            jobs: HashMap::new(),
+            daemon_sets: HashMap::new(),
             addresses: 0,
         }
     }
@@ -100,6 +107,17 @@ impl Nodes {
         }
     }
 
+    /// Drops the state of an object that was removed, or replaced by another object with the same name.
+    pub(crate) fn forget(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid() != old.uid())) else {
+            return;
+        };
+        self.memories.remove(old.uid());
+        self.autoscalers.remove(old.uid());
+        self.jobs.remove(old.uid());
+        self.daemon_sets.remove(old.uid());
+    }
+
     /// Updates the load of nodes and the assigned addresses after a change of a Pod.
     pub(crate) fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let place = |pod: &Object| {
@@ -115,14 +133,10 @@ impl Nodes {
                 self.load.entry(node).or_default().add(new);
             }
         }
-        match (old, new) {
-            (Some(old), None) => drop(self.memories.remove(old.uid())),
-            (None, Some(new)) => {
-                // The addresses of Pods that exist after a relist must not be assigned again.
-                let known = number_of(Cursor::root(new).text("status.podIP"));
-                self.addresses = self.addresses.max(known.unwrap_or(0));
-            }
-            (Some(_), Some(_)) | (None, None) => {}
+        if let (None, Some(new)) = (old, new) {
+            // The addresses of Pods that exist after a relist must not be assigned again.
+            let known = number_of(Cursor::root(new).text("status.podIP"));
+            self.addresses = self.addresses.max(known.unwrap_or(0));
         }
     }
 }
