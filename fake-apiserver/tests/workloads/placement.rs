@@ -1,5 +1,8 @@
 //! Placement of Pods that depends on other Pods: affinity, anti-affinity, topology spread and preemption.
 
+use std::time::Duration;
+
+use fake_apiserver::{PodScript, PodSelector};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -233,4 +236,59 @@ async fn spread_counts_tainted_nodes_depending_on_the_policy(#[case] policy: &st
     spec["topologySpreadConstraints"][0]["nodeTaintsPolicy"] = json!(policy);
     assert_eq!(place(&cluster, "one", "web", spec.clone()).await, "a");
     assert_eq!(place(&cluster, "two", "web", spec).await == "b", is_placed);
+}
+
+/// Reasons are sorted as texts (`FitError.Error`), and taints are not listed.
+#[rstest]
+#[case::several_reasons(
+    json!({}),
+    "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: 0/3 nodes are \
+     available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.",
+)]
+#[case::without_preemption(
+    json!({"preemptionPolicy": "Never"}),
+    "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: not eligible due to \
+     preemptionPolicy=Never.",
+)]
+#[tokio::test(start_paused = true)]
+async fn reasons_for_an_unschedulable_pod_are_sorted(#[case] mut spec: Value, #[case] message: &str) {
+    let cluster = zones().await;
+    let taint = json!({"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}});
+    cluster.patch("v1", "Node", "c", taint).await;
+    if let Some(policy) = spec["preemptionPolicy"].as_str() {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "polite"}, "value": 1, "preemptionPolicy": policy});
+        cluster.create(class).await;
+        spec["priorityClassName"] = json!("polite");
+    }
+    spec["containers"] = json!([{"name": "main", "image": "nginx:1", "resources": {"requests": {"cpu": "100000"}}}]);
+    assert_eq!(place(&cluster, "big", "web", spec).await, message);
+}
+
+/// While its victims terminate, the Pod does not preempt further Pods.
+#[tokio::test(start_paused = true)]
+async fn pod_waits_for_terminating_victims_on_its_nominated_node() {
+    let cluster = Cluster::start();
+    let slow = PodScript::default().stops_after(Duration::from_secs(20));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"},
+        "value": 5});
+    cluster.create(class).await;
+    let asking = json!([{"name": "main", "image": "nginx:1", "resources": {"requests": {"cpu": "6"}}}]);
+    assert_eq!(
+        place(&cluster, "low", "web", json!({"containers": asking.clone()})).await,
+        "node-0"
+    );
+    let urgent = json!({"containers": asking, "priorityClassName": "high"});
+    place(&cluster, "urgent", "web", urgent).await;
+    cluster
+        .patch("v1", "Node", "node-0", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    cluster.pass(1.0).await;
+    let message = cluster.get("v1", "Pod", "urgent").await;
+    assert_eq!(
+        condition(&message, "PodScheduled")[2],
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the \
+         nominated node."
+    );
 }

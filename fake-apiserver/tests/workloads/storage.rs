@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, template};
+use crate::cluster::{Cluster, condition, template};
 
 async fn class(cluster: &Cluster, mode: &str) {
     cluster
@@ -241,4 +241,164 @@ async fn claim_is_protected_while_a_scheduled_pod_exists(#[case] spec: Value, #[
     cluster.delete("v1", "Pod", "one").await;
     cluster.pass(5.0).await;
     assert!(!exists().await);
+}
+
+fn ephemeral_pod(class: &str) -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": "scratch"}, "annotations": {"team": "a"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}],
+            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}],
+        },
+    })
+}
+
+#[rstest]
+#[case("Immediate")]
+#[case("WaitForFirstConsumer")]
+#[tokio::test(start_paused = true)]
+async fn claim_of_an_ephemeral_volume_is_created_and_deleted_with_its_pod(#[case] mode: &str) {
+    let cluster = Cluster::start();
+    class(&cluster, mode).await;
+    let pod = cluster.create(ephemeral_pod("fast")).await;
+    cluster.pass(3.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await["status"]["phase"], "Running");
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "one-scratch").await;
+    let owner = json!([{
+        "apiVersion": "v1", "kind": "Pod", "name": "one", "uid": pod["metadata"]["uid"], "controller": true,
+        "blockOwnerDeletion": true,
+    }]);
+    assert_eq!(claim["metadata"]["ownerReferences"], owner, "{claim:#}");
+    assert_eq!(claim["metadata"]["labels"], json!({"app": "scratch"}));
+    assert_eq!(claim["metadata"]["annotations"]["team"], "a");
+    assert_eq!(claim["status"]["phase"], "Bound");
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.list("v1", "PersistentVolumeClaim").await, Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_claim_is_not_used_for_an_ephemeral_volume() {
+    let cluster = Cluster::start();
+    class(&cluster, "Immediate").await;
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one-scratch"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    cluster.create(ephemeral_pod("fast")).await;
+    cluster.pass(1.0).await;
+    let why = "PVC default/one-scratch was not created for pod default/one (pod is not owner)";
+    let pod = cluster.get("v1", "Pod", "one").await;
+    let message = condition(&pod, "PodScheduled")[2].to_owned();
+    assert!(
+        message.starts_with(&format!("0/1 nodes are available: {why}. preemption: ")),
+        "{message}"
+    );
+    let failed = cluster.events("FailedBinding").await;
+    assert!(
+        failed.contains(&format!("ephemeral volume scratch: {why}")),
+        "{failed:?}"
+    );
+}
+
+/// The scheduler checks claims before it examines Nodes (`VolumeBinding.PreFilter`).
+#[rstest]
+#[case::unbound(Some("Pending"), "pod has unbound immediate PersistentVolumeClaims")]
+#[case::missing(None, "persistentvolumeclaim \"data\" not found")]
+#[case::lost(
+    Some("Lost"),
+    "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"gone\""
+)]
+#[tokio::test(start_paused = true)]
+async fn pod_with_an_unusable_claim_is_unschedulable(#[case] phase: Option<&str>, #[case] why: &str) {
+    let cluster = Cluster::with(&[Worker::Kubelet]);
+    if let Some(phase) = phase {
+        let mut claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        if phase == "Lost" {
+            claim["spec"]["volumeName"] = json!("gone");
+        }
+        cluster.create(claim).await;
+        let path = "/api/v1/namespaces/default/persistentvolumeclaims/data/status";
+        let (code, _) = cluster.send("PATCH", path, &json!({"status": {"phase": phase}})).await;
+        assert_eq!(code, 200);
+    }
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1", "resources": {"requests": {"cpu": "1000"}}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    cluster.create(pod).await;
+    cluster.pass(1.0).await;
+    let pod = cluster.get("v1", "Pod", "one").await;
+    let message = format!(
+        "0/1 nodes are available: {why}. preemption: 0/1 nodes are available: 1 Preemption is not helpful for \
+         scheduling."
+    );
+    assert_eq!(condition(&pod, "PodScheduled")[2], message);
+}
+
+/// A local volume is only usable on its Node.
+#[rstest]
+#[case::existing_node("b", "b")]
+#[case::no_node(
+    "z",
+    "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. preemption: \
+    0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+)]
+#[tokio::test(start_paused = true)]
+async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[case] expected: &str) {
+    let cluster = Cluster::start();
+    for name in ["a", "b"] {
+        let labels = json!({"kubernetes.io/hostname": name});
+        cluster
+            .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}))
+            .await;
+    }
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "local"},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "local": {"path": "/data"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            },
+        }))
+        .await;
+    claim(&cluster).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Bound");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    cluster.create(pod).await;
+    cluster.pass(1.0).await;
+    let pod = cluster.get("v1", "Pod", "one").await;
+    let placed = pod["spec"]["nodeName"]
+        .as_str()
+        .unwrap_or(condition(&pod, "PodScheduled")[2]);
+    assert_eq!(placed, expected);
 }

@@ -2,13 +2,14 @@
 //! scheduler). PodDisruptionBudgets are ignored.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::fit::{Load, lacking, requests};
 use super::plan::{Plan, Write};
-use super::pods::{is_finished, status, time};
+use super::pods::{condition, generation, is_finished, status, time};
 use super::ports;
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions, put_condition};
@@ -18,20 +19,46 @@ use crate::registry::types::cursor::Cursor;
 
 const COMPONENT: &str = "default-scheduler";
 
-/// Plans the preemption on one of `nodes`, on which the Pod may fit if other Pods are removed. Returns the name of the
-/// node; `None` if the Pod must not preempt, or if removing Pods with a lower priority would not be enough.
-pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Option<String> {
-    if Cursor::root(pod).text("spec.preemptionPolicy") == "Never" {
-        return None;
+/// Reason why a Pod with the policy `Never` does not preempt others.
+pub(crate) const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
+
+/// Reason and name of the condition of a Pod that is deleted by preemption.
+const PREEMPTED: (&str, &str) = ("DisruptionTarget", "PreemptionByScheduler");
+
+/// The result of an attempt to preempt other Pods.
+pub(crate) enum Preemption {
+    /// The Pod will be scheduled to this node after its victims are gone.
+    Nominates(String),
+    /// The Pod must not preempt others now, for this reason.
+    NotEligible(&'static str),
+    /// No node has suitable victims.
+    NotHelpful,
+}
+
+/// Returns `true` if a Pod never preempts others.
+pub(crate) fn is_never(pod: &Object) -> bool {
+    Cursor::root(pod).text("spec.preemptionPolicy") == "Never"
+}
+
+/// Plans the preemption on one of `nodes`, on which the Pod may fit if other Pods are removed.
+pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Preemption {
+    if is_never(pod) {
+        return Preemption::NotEligible(NEVER);
     }
+    let mut pods: BTreeMap<&str, Vec<&Arc<Object>>> = BTreeMap::new();
+    for it in sees.cluster.all(Resource::Pod) {
+        pods.entry(Cursor::root(it).text("spec.nodeName")).or_default().push(it);
+    }
+    let on = |node: &str| pods.get(node).map_or(&[] as &[_], Vec::as_slice);
     let nominated = Cursor::root(pod).text("status.nominatedNodeName");
-    let leaves = |it: &&Arc<Object>| on(nominated, it) && it.is_terminating() && priority(it) < priority(pod);
-    if !nominated.is_empty() && sees.cluster.all(Resource::Pod).any(|it| leaves(&it)) {
-        // The victims of the previous preemption are still on the node.
-        return Some(nominated.to_owned());
+    let leaves = |it: &&Arc<Object>| is_preempted(it) && priority(it) < priority(pod);
+    if nodes.iter().any(|it| it.name() == nominated) && on(nominated).iter().any(leaves) {
+        return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let choices = nodes.iter().filter_map(|node| Some((*node, victims(pod, node, sees)?)));
-    let (node, victims) = choices.min_by_key(|(node, victims)| {
+    let choices = nodes
+        .iter()
+        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), sees)?)));
+    let best = choices.min_by_key(|(node, victims)| {
         let priorities = || victims.iter().map(|it| priority(it));
         let starts = victims.iter().filter_map(|it| started(it)).min();
         let sum: i64 = priorities().map(|it| it + i64::from(i32::MAX)).sum();
@@ -42,47 +69,55 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
             Reverse(starts),
             node.name().to_owned(),
         )
-    })?;
+    });
+    let Some((node, victims)) = best else {
+        return Preemption::NotHelpful;
+    };
     for victim in victims {
         plan_eviction(pod, victim, node.name(), sees, plan);
     }
-    Some(node.name().to_owned())
+    Preemption::Nominates(node.name().to_owned())
+}
+
+/// Returns `true` if a Pod is being deleted because of preemption.
+fn is_preempted(pod: &Object) -> bool {
+    let (kind, reason) = PREEMPTED;
+    pod.is_terminating() && condition(pod, kind).is_some_and(|it| Cursor::root(it).text("reason") == reason)
 }
 
 /// Returns the Pods to remove from a node: as few as possible, beginning with the lowest priority. `None` if the Pod
 /// would not fit even without all Pods of lower priority.
-fn victims<'a>(pod: &Object, node: &Object, sees: &Sees<'a>) -> Option<Vec<&'a Arc<Object>>> {
-    let there = |it: &&Arc<Object>| on(node.name(), it) && !is_finished(it);
-    let (mut lower, others): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = sees
-        .cluster
-        .all(Resource::Pod)
-        .filter(there)
-        .partition(|it| priority(it) < priority(pod));
+fn victims<'a>(
+    pod: &Object,
+    node: &Object,
+    on_node: &[&'a Arc<Object>],
+    sees: &Sees<'_>,
+) -> Option<Vec<&'a Arc<Object>>> {
+    let there = on_node.iter().copied().filter(|it| !is_finished(it));
+    let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
+        there.partition(|it| priority(it) < priority(pod));
     lower.sort_by_key(|it| (Reverse(priority(it)), started(it)));
-    let mut stays: Vec<&Arc<Object>> = others;
     let asked = requests(pod);
-    let fits = |stays: &[&Arc<Object>]| {
-        let mut load = Load::default();
-        stays.iter().for_each(|it| load.add(it));
+    let mut load = Load::default();
+    stays.iter().for_each(|it| load.add(it));
+    let fits = |load: &Load, stays: &[&Arc<Object>]| {
         let is_there = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
-        lacking(&asked, node, Some(&load)).is_empty() && !ports::conflict(pod, node.name(), sees, is_there)
+        lacking(&asked, node, Some(load)).is_empty() && !ports::conflict(pod, node.name(), sees, is_there)
     };
-    if lower.is_empty() || !fits(&stays) {
+    if lower.is_empty() || !fits(&load, &stays) {
         return None;
     }
     let mut victims = Vec::new();
     for candidate in lower {
+        load.add(candidate);
         stays.push(candidate);
-        if !fits(&stays) {
+        if !fits(&load, &stays) {
+            load.remove(candidate);
             stays.pop();
             victims.push(candidate);
         }
     }
     Some(victims)
-}
-
-fn on(node: &str, pod: &Object) -> bool {
-    Cursor::root(pod).text("spec.nodeName") == node
 }
 
 fn priority(pod: &Object) -> i64 {
@@ -98,10 +133,11 @@ fn plan_eviction(pod: &Object, victim: &Object, node: &str, sees: &Sees<'_>, pla
         return;
     }
     let mut list = conditions(status(victim));
+    let (kind, reason) = PREEMPTED;
     let condition = json!({
-        "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": sees.stamp(),
-        "reason": "PreemptionByScheduler",
+        "type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": sees.stamp(), "reason": reason,
         "message": "default-scheduler: preempting to accommodate a higher priority pod",
+        "observedGeneration": generation(victim),
     });
     if let Value::Object(condition) = condition {
         put_condition(&mut list, condition);

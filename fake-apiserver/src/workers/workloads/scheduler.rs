@@ -11,18 +11,22 @@ use super::fit::{Load, lacking, requests};
 use super::node_rules::{fits_affinity, tolerates};
 use super::placement::Placement;
 use super::plan::{Note, Plan, Regarding, Write};
-use super::pods::{annotation, condition, is_active, is_finished, spec};
+use super::pod_claims::claims;
+use super::pods::{condition, is_active, is_finished, spec};
 use super::ports;
-use super::preemption::preempt;
+use super::preemption::{self, NEVER, Preemption, preempt};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
-use super::volumes::{SELECTED_NODE, claims};
+use super::volume_binding;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 const COMPONENT: &str = "default-scheduler";
+
+/// Reason for a node on which the removal of other Pods would not make room.
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// Enqueues the unscheduled Pods that a change of a node, a claim or another Pod may make schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
@@ -83,29 +87,41 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     if !is_waiting(pod) {
         return plan;
     }
+    if let Some(why) = volume_binding::unusable(pod, sees) {
+        let total = sees.cluster.all(Resource::Node).count();
+        let subject = format!("0/{total} nodes are available");
+        let preemption = match preemption::is_never(pod) {
+            true => NEVER.to_owned(),
+            false => format!("{subject}: {total} {NOT_HELPFUL}."),
+        };
+        refuse(
+            pod,
+            &format!("{subject}: {why}. preemption: {preemption}"),
+            sees,
+            &mut plan,
+        );
+        return plan;
+    }
     let node = match choose_node(pod, load, sees) {
         Ok(node) => node,
         Err(unfit) => {
-            let nominated = preempt(pod, &unfit.full, sees, &mut plan);
-            let why = match &nominated {
-                Some(_) => format!("{}.", unfit.reasons),
-                None => format!("{}. preemption: {}.", unfit.reasons, unfit.preemption),
+            let why = match preempt(pod, &unfit.full, sees, &mut plan) {
+                Preemption::Nominates(node) => {
+                    if Cursor::root(pod).text("status.nominatedNodeName") != node {
+                        let patch = json!({"status": {"nominatedNodeName": node}});
+                        plan.merge_status(Resource::Pod, pod, patch);
+                    }
+                    format!("{}.", unfit.reasons)
+                }
+                Preemption::NotEligible(why) => format!("{}. preemption: {why}", unfit.reasons),
+                Preemption::NotHelpful => format!("{}. preemption: {}.", unfit.reasons, unfit.preemption),
             };
-            if let Some(node) = nominated.filter(|it| Cursor::root(pod).text("status.nominatedNodeName") != it) {
-                let patch = json!({"status": {"nominatedNodeName": node}});
-                plan.merge_status(Resource::Pod, pod, patch);
-            }
             refuse(pod, &why, sees, &mut plan);
             return plan;
         }
     };
-    match claims_are_bound(pod, &node, sees, &mut plan) {
-        Ok(true) => {}
-        Ok(false) => return plan,
-        Err(why) => {
-            refuse(pod, &why, sees, &mut plan);
-            return plan;
-        }
+    if !volume_binding::bind(pod, &node, sees, &mut plan) {
+        return plan;
     }
     plan.writes.push(Write::Bind {
         pod: Target::of(Resource::Pod, pod),
@@ -135,12 +151,23 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     for node in &nodes {
         let mut count = |why: String| *refusals.entry(why).or_default() += 1;
         if let Some(why) = refusal(pod, node) {
-            count(why);
+            count(why.to_owned());
             continue;
         }
         let mut lacking = lacking(&asked, node, load.get(node.name()));
         if ports::conflict(pod, node.name(), sees, |_| true) {
             lacking = vec![ports::NO_FREE_PORTS.to_owned()];
+        }
+        let unusable = volume_binding::refusals(pod, node, sees);
+        if !unusable.is_empty() {
+            // The removal of other Pods does not help.
+            let reasons = if lacking.is_empty() {
+                unusable.into_iter().map(str::to_owned).collect()
+            } else {
+                lacking
+            };
+            reasons.into_iter().for_each(count);
+            continue;
         }
         let refused = placement.refusal(node);
         match (lacking.is_empty(), refused) {
@@ -163,12 +190,14 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
         (-placement.score(node), pods, node.name().to_owned())
     });
     best.map(|it| it.name().to_owned()).ok_or_else(|| {
-        let reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        // The texts are sorted, including their numbers.
+        let mut reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        reasons.sort();
         let total = nodes.len();
         let movable = full.len() + held;
         let preemption = [
             (movable, "No preemption victims found for incoming pod"),
-            (total - movable, "Preemption is not helpful for scheduling"),
+            (total - movable, NOT_HELPFUL),
         ];
         let mut preemption: Vec<String> = preemption
             .iter()
@@ -185,17 +214,14 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
 }
 
 /// Returns the reason why a node does not fit a Pod.
-fn refusal(pod: &Object, node: &Object) -> Option<String> {
+fn refusal(pod: &Object, node: &Object) -> Option<&'static str> {
     let cordoned = Cursor::root(node).flag("spec.unschedulable") == Some(true);
     let tolerates_cordon = tolerates(
         pod,
         &json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}),
     );
     if cordoned && !tolerates_cordon {
-        return Some("node(s) were unschedulable".to_owned());
-    }
-    if !fits_affinity(pod, node) {
-        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+        return Some("node(s) were unschedulable");
     }
     for taint in Cursor::root(node).list("spec.taints") {
         let field = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -204,44 +230,10 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
             if cordoned && field("key") == "node.kubernetes.io/unschedulable" {
                 continue;
             }
-            return Some(format!(
-                "node(s) had untolerated taint(s) {{{}: {}}}",
-                field("key"),
-                field("value")
-            ));
+            return Some("node(s) had untolerated taint(s)");
         }
     }
-    None
-}
-
-/// Returns `true` if all claims of a Pod are bound. Plans to assign claims that wait for a consumer to the node. Fails
-/// with the reason why the Pod cannot be scheduled, such as a missing claim.
-fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
-    let mut bound = true;
-    for name in claims(pod) {
-        let Some(claim) = sees
-            .cluster
-            .find(Resource::PersistentVolumeClaim, pod.namespace(), &name)
-        else {
-            return Err(format!("persistentvolumeclaim \"{name}\" not found"));
-        };
-        if claim.is_terminating() {
-            return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
-        }
-        if Cursor::root(claim).text("status.phase") == "Bound" {
-            continue;
-        }
-        bound = false;
-        if super::volumes::waits_for_consumer(claim, sees) {
-            if annotation(claim, SELECTED_NODE).is_none() {
-                let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-                plan.merge(Resource::PersistentVolumeClaim, claim, patch);
-            }
-        } else {
-            return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
-        }
-    }
-    Ok(bound)
+    (!fits_affinity(pod, node)).then_some("node(s) didn't match Pod's node affinity/selector")
 }
 
 /// Adds a write of the condition `PodScheduled=False` to the plan, with the reason why the Pod is unschedulable.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::cluster::{Cluster, selects};
 use super::controller::{Changed, WorkloadController};
+use super::ephemeral;
+use super::node_rules::fits_term;
 use super::plan::{Plan, Write};
+use super::pod_claims::{claims, is_shut_down, protects};
 use super::pods::{annotation, spec, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, selector_of};
@@ -22,6 +25,10 @@ pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "volumes",
     &[
+        WorkloadController {
+            concerns: ephemeral::concerns,
+            ..WorkloadController::new(Resource::Pod, ephemeral::ACCOUNT, ephemeral::sync)
+        },
         WorkloadController {
             concerns: claims_concerned,
             ..WorkloadController::new(Resource::PersistentVolumeClaim, BINDER, |claim, sees| {
@@ -71,7 +78,7 @@ const ATTRIBUTES_NAMES: [&str; 3] = [
     "status.modifyVolumeStatus.targetVolumeAttributesClassName",
 ];
 /// Provisioner of a class without dynamic provisioning.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+pub(crate) const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Enqueues the claims that a change of a class, a volume or a Pod affects.
 fn claims_concerned(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
@@ -142,7 +149,7 @@ fn class_of(object: &Object) -> &str {
     Cursor::root(object).text("spec.storageClassName")
 }
 
-fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
+pub(crate) fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     sees.cluster.find(Resource::StorageClass, "", class_of(claim))
 }
 
@@ -252,8 +259,10 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     {
         return plan.merge(resource, claim, json!({"spec": {"storageClassName": name}}));
     }
-    let waits = waits_for_consumer(claim, sees) && annotation(claim, SELECTED_NODE).is_none();
-    let fitting = fitting_volume(claim, sees);
+    let selected = annotation(claim, SELECTED_NODE);
+    let waits = waits_for_consumer(claim, sees) && selected.is_none();
+    let node = selected.and_then(|it| sees.cluster.find(Resource::Node, "", it));
+    let fitting = fitting_volume(claim, node.map(|it| &**it), sees);
     if let Some(volume) = fitting.filter(|it| !waits || is_for(Cursor::root(it).map_or_empty("spec.claimRef"), claim)) {
         if Cursor::root(volume).text("spec.claimRef.uid") != claim.uid() {
             refer(volume, claim, plan);
@@ -303,8 +312,19 @@ fn requested(claim: &Object) -> Option<Quantity> {
     Quantity::parse(Cursor::root(requests).text("storage")).ok()
 }
 
-/// Returns the volume reserved for a claim, otherwise the smallest suitable free volume.
-fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
+/// Returns `true` if a volume is usable on a node.
+pub(crate) fn is_usable_on(volume: &Object, node: &Object) -> bool {
+    let Some(required) = Cursor::root(volume).map("spec.nodeAffinity.required") else {
+        return true;
+    };
+    Cursor::root(required)
+        .maps("nodeSelectorTerms")
+        .any(|term| fits_term(term, node))
+}
+
+/// Returns the volume reserved for a claim, otherwise the smallest suitable free volume, which must be usable on `node`
+/// if it is set.
+pub(crate) fn fitting_volume<'a>(claim: &Object, node: Option<&Object>, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     let volumes = || {
         sees.cluster
             .all(Resource::PersistentVolume)
@@ -338,6 +358,7 @@ fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>
             && modes.iter().all(|it| has.contains(it))
             && size(volume).is_some_and(|it| it >= wanted)
             && selector.as_ref().is_none_or(|it| selects(it, volume))
+            && node.is_none_or(|node| is_usable_on(volume, node))
     };
     volumes().filter(fits).min_by_key(|it| (size(it), it.name().to_owned()))
 }
@@ -423,43 +444,4 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             told: None,
         });
     }
-}
-
-/// Returns the names of the claims that a Pod uses.
-pub(crate) fn claims(pod: &Object) -> Vec<String> {
-    let volumes = Cursor::root(pod).maps("spec.volumes");
-    volumes
-        .filter_map(|it| named_claim(it).or_else(|| ephemeral_claim(pod, it)))
-        .collect()
-}
-
-fn named_claim(volume: &Map) -> Option<String> {
-    let source = Cursor::root(volume).map("persistentVolumeClaim")?;
-    Some(Cursor::root(source).text("claimName").to_owned())
-}
-
-/// Returns the name of the claim of an ephemeral volume.
-fn ephemeral_claim(pod: &Object, volume: &Map) -> Option<String> {
-    Cursor::root(volume).map("ephemeral")?;
-    Some(format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
-}
-
-/// Returns `true` if a Pod protects a claim from deletion: from its assignment to a node until its removal. Claims of
-/// ephemeral volumes are only protected until the kubelet has stopped the Pod (`podUsesPVC`).
-fn protects(pod: &Object, claim: &Object) -> bool {
-    if Cursor::root(pod).text("spec.nodeName").is_empty() {
-        return false;
-    }
-    let mut volumes = Cursor::root(pod).maps("spec.volumes");
-    volumes.any(|it| {
-        let of_pod = ephemeral_claim(pod, it).filter(|_| !is_shut_down(pod));
-        named_claim(it).or(of_pod).is_some_and(|it| it == claim.name())
-    })
-}
-
-/// Returns `true` if a deleted Pod has been stopped by its kubelet, or was deleted without a grace period
-/// (`podIsShutDown`).
-fn is_shut_down(pod: &Object) -> bool {
-    let grace = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
-    pod.is_terminating() && grace == Some(0)
 }
