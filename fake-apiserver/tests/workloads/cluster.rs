@@ -106,6 +106,26 @@ impl Cluster {
             .expect("the kind is served")
     }
 
+    /// Returns the versions of an object in `default` after the version `since`, oldest first.
+    pub(crate) async fn versions(&self, since: &Value) -> Vec<Value> {
+        let text = |path: &str| since.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (api, kind) = (text("/apiVersion"), text("/kind"));
+        let resource = self.0.resource(api, kind).expect("the kind is served");
+        let group = if api.contains('/') { "apis" } else { "api" };
+        let version = text("/metadata/resourceVersion");
+        let path = format!(
+            "/{group}/{api}/namespaces/default/{}?watch=1&resourceVersion={version}&timeoutSeconds=1&fieldSelector=\
+             metadata.name%3D{}",
+            resource.resource,
+            text("/metadata/name"),
+        );
+        let request = Request::get(path).body(Bytes::new()).expect("the request is valid");
+        let answer = self.0.call(request).await;
+        let lines = answer.body().split(|it| *it == b'\n').filter(|it| !it.is_empty());
+        let object = |line: &[u8]| serde_json::from_slice::<Value>(line).expect("the line is JSON")["object"].clone();
+        lines.map(object).collect()
+    }
+
     /// Returns the Pods in `default`.
     pub(crate) async fn pods(&self) -> Vec<Value> {
         self.list("v1", "Pod").await

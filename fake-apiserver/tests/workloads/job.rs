@@ -359,3 +359,231 @@ async fn ended_pod_without_an_owner_is_adopted_by_a_job() {
     assert_eq!(cluster.pods().await.len(), 1);
     assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
 }
+
+/// Returns a cluster without kubelets, with this Job.
+async fn without_kubelet(job: Value) -> Cluster {
+    let cluster = Cluster::with(&[Worker::Job]);
+    cluster.create(job).await;
+    cluster.pass(0.1).await;
+    cluster
+}
+
+/// Sets the phase of the Pods that have not ended.
+async fn end(cluster: &Cluster, status: Value) {
+    for pod in cluster.pods().await {
+        if pod["status"]["phase"] == "Pending" {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+            let (code, _) = cluster.send("PATCH", &path, &json!({"status": status})).await;
+            assert_eq!(code, 200);
+        }
+    }
+    cluster.pass(0.1).await;
+}
+
+fn is_pending(pod: &&Value) -> bool {
+    pod["status"]["phase"] == "Pending" && pod["metadata"].get("deletionTimestamp").is_none()
+}
+
+async fn pending(cluster: &Cluster) -> Vec<Value> {
+    cluster.pods().await.iter().filter(is_pending).cloned().collect()
+}
+
+/// Ignored failures of an index are counted in another annotation, which only delays the next Pod.
+#[tokio::test(start_paused = true)]
+async fn ignored_failures_of_an_index_are_counted_separately() {
+    let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]});
+    let cluster = without_kubelet(job(json!({
+        "completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": [rule]},
+    })))
+    .await;
+    let disrupted = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    let counts = async || {
+        let pod = pending(&cluster).await.remove(0);
+        ["failure-count", "ignored-failure-count"]
+            .map(|it| pod["metadata"]["annotations"][format!("batch.kubernetes.io/job-index-{it}")].clone())
+    };
+    assert_eq!(counts().await, [json!("0"), Value::Null]);
+    for (number, wait) in [("1", 11.0), ("2", 21.0)] {
+        end(&cluster, disrupted.clone()).await;
+        cluster.pass(wait).await;
+        assert_eq!(counts().await, [json!("0"), json!(number)]);
+    }
+    end(&cluster, json!({"phase": "Failed"})).await;
+    cluster.pass(41.0).await;
+    assert_eq!(counts().await, [json!("1"), json!("2")]);
+    assert_eq!(work(&cluster).await["status"]["failedIndexes"], "");
+}
+
+/// The time of a failure is estimated if the Pod has no terminated containers (`getFinishedTime`).
+#[rstest]
+#[case::failed(false, json!({}), 1)]
+#[case::deleted(true, json!({}), 1)]
+#[case::deleted_with_an_index(
+    true, json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2}), 1)]
+#[tokio::test(start_paused = true)]
+async fn pod_is_replaced_after_a_back_off(#[case] is_deleted: bool, #[case] spec: Value, #[case] pods: usize) {
+    let cluster = without_kubelet(job(spec)).await;
+    if is_deleted {
+        let name = cluster.pods().await[0]["metadata"]["name"].clone();
+        cluster.delete("v1", "Pod", name.as_str().unwrap_or_default()).await;
+    } else {
+        end(&cluster, json!({"phase": "Failed"})).await;
+    }
+    cluster.pass(8.5).await;
+    assert_eq!(pending(&cluster).await.len(), 0);
+    cluster.pass(2.0).await;
+    let new = pending(&cluster).await;
+    assert_eq!(new.len(), pods);
+    if is_deleted && new[0]["metadata"]["annotations"].is_object() {
+        assert_eq!(
+            new[0]["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"],
+            "1"
+        );
+    }
+}
+
+/// The failure count of the next Pod is derived from the last failed one.
+#[tokio::test(start_paused = true)]
+async fn last_failed_pod_of_an_index_keeps_its_finalizer_until_it_is_replaced() {
+    let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2});
+    let cluster = without_kubelet(job(spec)).await;
+    end(&cluster, json!({"phase": "Failed"})).await;
+    let held = async || {
+        let pods = cluster.pods().await;
+        let failed = pods.iter().find(|it| it["status"]["phase"] == "Failed");
+        failed.expect("the Pod exists")["metadata"].get("finalizers").is_some()
+    };
+    assert!(held().await);
+    cluster.pass(11.0).await;
+    assert_eq!(pending(&cluster).await.len(), 1);
+    assert!(!held().await);
+    assert_eq!(work(&cluster).await["status"]["failed"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adopted_pod_gets_the_finalizer_and_is_counted() {
+    let cluster = Cluster::with(&[Worker::Job]);
+    let labels = json!({"app": "work"});
+    let mut adopting = job(json!({"manualSelector": true, "selector": {"matchLabels": labels}}));
+    adopting["spec"]["template"]["metadata"] = json!({"labels": labels});
+    let mut orphan = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "labels": labels}});
+    orphan["spec"] = adopting["spec"]["template"]["spec"].clone();
+    cluster.create(orphan).await;
+    cluster.create(adopting).await;
+    cluster.pass(0.1).await;
+    let pods = cluster.pods().await;
+    assert_eq!(pods.len(), 1);
+    assert_eq!(
+        pods[0]["metadata"]["finalizers"],
+        json!(["batch.kubernetes.io/job-tracking"])
+    );
+    end(&cluster, json!({"phase": "Succeeded"})).await;
+    assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
+}
+
+#[rstest]
+#[case::no_longer_selected(json!({"labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
+#[case::without_owner(json!({"ownerReferences": null, "labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
+#[tokio::test(start_paused = true)]
+async fn released_pod_of_a_job_loses_the_finalizer(#[case] metadata: Value) {
+    let cluster = without_kubelet(job(json!({}))).await;
+    let name = cluster.pods().await[0]["metadata"]["name"].clone();
+    let name = name.as_str().unwrap_or_default();
+    cluster.patch("v1", "Pod", name, json!({"metadata": metadata})).await;
+    cluster.pass(1.0).await;
+    let pod = cluster.get("v1", "Pod", name).await;
+    assert_eq!(pod["metadata"].get("finalizers"), None, "{pod:#}");
+    assert_eq!(pod["metadata"].get("ownerReferences"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspended_job_without_completions_completes() {
+    let cluster = without_kubelet(job(json!({"suspend": true, "completions": 0}))).await;
+    let work = work(&cluster).await;
+    assert_eq!(condition(&work, "Complete")[0], "True", "{work:#}");
+    assert_eq!(condition(&work, "Suspended")[0], "");
+}
+
+/// The index of a succeeded Pod is sufficient to count it once, and the end is written after the reason for it.
+#[rstest]
+#[case::succeeded("Succeeded", json!({}), ["SuccessCriteriaMet", "Complete"])]
+#[case::failed("Failed", json!({"backoffLimit": 0}), ["FailureTarget", "Failed"])]
+#[tokio::test(start_paused = true)]
+async fn each_status_of_an_indexed_job_is_consistent(
+    #[case] phase: &str,
+    #[case] spec: Value,
+    #[case] conditions: [&str; 2],
+) {
+    let mut indexed = job(json!({"completions": 1, "completionMode": "Indexed"}));
+    for (field, value) in spec.as_object().expect("the value is an object") {
+        indexed["spec"][field] = value.clone();
+    }
+    let cluster = Cluster::with(&[Worker::Job]);
+    let created = cluster.create(indexed).await;
+    cluster.pass(0.1).await;
+    end(&cluster, json!({"phase": phase})).await;
+    let versions = cluster.versions(&created).await;
+    let first = versions.first().expect("the status was written")["status"].clone();
+    assert_eq!(
+        (&first["active"], &first["ready"], first["startTime"].is_string()),
+        (&json!(1), &json!(0), true),
+        "{first:#}"
+    );
+    for it in &versions {
+        let status = &it["status"];
+        assert_eq!(status["uncountedTerminatedPods"].get("succeeded"), None, "{status:#}");
+        let count = if status["completedIndexes"] == "0" {
+            json!(1)
+        } else {
+            Value::Null
+        };
+        assert_eq!(status["succeeded"], count, "{status:#}");
+    }
+    let has = |it: &&Value, kind: &str| condition(it, kind)[0] == "True";
+    let interim = versions.iter().find(|it| has(it, conditions[0]));
+    let interim = interim.expect("the interim condition was written");
+    assert!(!has(&interim, conditions[1]), "{:#}", interim["status"]);
+    assert!(has(&versions.last().expect("the status was written"), conditions[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_succeeded_pods_are_reported() {
+    let cluster = Cluster::with(&[Worker::Job]);
+    let labels = json!({"app": "work"});
+    let mut adopting = job(json!({"manualSelector": true, "selector": {"matchLabels": labels}}));
+    adopting["spec"]["template"]["metadata"] = json!({"labels": labels});
+    for name in ["one", "two"] {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}});
+        pod["spec"] = adopting["spec"]["template"]["spec"].clone();
+        cluster.create(pod).await;
+    }
+    end(&cluster, json!({"phase": "Succeeded"})).await;
+    cluster.create(adopting).await;
+    cluster.pass(1.0).await;
+    assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
+    let message = "Too many succeeded pods running after completion count reached";
+    assert_eq!(cluster.events("TooManySucceededPods").await, [message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_name_of_an_indexed_job_is_shortened_in_the_names_of_its_pods() {
+    let mut long = job(json!({"completions": 1, "completionMode": "Indexed"}));
+    long["metadata"]["name"] = json!("w".repeat(60));
+    let cluster = without_kubelet(long).await;
+    let prefix = format!("{}-0-", "w".repeat(55));
+    assert_eq!(cluster.pods().await[0]["metadata"]["generateName"], prefix);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_deleted_before_the_job_is_reported_as_suspended() {
+    let cluster = without_kubelet(job(json!({}))).await;
+    cluster
+        .patch("batch/v1", "Job", "work", json!({"spec": {"suspend": true}}))
+        .await;
+    cluster.pass(1.0).await;
+    let mut events = cluster.list("v1", "Event").await;
+    events.sort_by_key(|it| it["metadata"]["name"].as_str().map(str::to_owned));
+    let reasons: Vec<&str> = events.iter().filter_map(|it| it["reason"].as_str()).collect();
+    assert_eq!(reasons, ["SuccessfulCreate", "SuccessfulDelete", "Suspended"]);
+}

@@ -15,6 +15,9 @@ use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::cursor::Cursor;
 
+/// The finalizer that keeps a Pod of a Job until it has been counted.
+pub(crate) const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
 /// Input for a controller's decision, in addition to its object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sees<'a> {
@@ -42,6 +45,8 @@ impl<'a> Sees<'a> {
         plan: &mut Plan,
     ) -> Vec<&'a Arc<Object>> {
         let (resource, owner) = owner;
+        // A Job tracks its Pods with a finalizer.
+        let finalizer = (resource == Resource::Job).then_some(JOB_TRACKING);
         // A StatefulSet only claims Pods with its name, and does not release its revisions.
         let is_of_set = resource == Resource::StatefulSet;
         let is_member = |it: &Object| !is_of_set || child != Resource::Pod || super::pods::ordinal(owner, it).is_some();
@@ -54,7 +59,11 @@ impl<'a> Sees<'a> {
             if selects(selector, object) && is_member(object) {
                 claimed.push(object);
             } else if !owner.is_terminating() && releases {
-                put_owner(child, object, json!({"$patch": "delete", "uid": owner.uid()}), plan);
+                let mut metadata = json!({"ownerReferences": [{"$patch": "delete", "uid": owner.uid()}]});
+                if let Some(finalizer) = finalizer {
+                    metadata["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+                }
+                put_owner(child, object, metadata, plan);
             }
         }
         if owner.is_terminating() || selector.is_empty() {
@@ -68,7 +77,11 @@ impl<'a> Sees<'a> {
             if needs_active && !super::pods::is_active(object) {
                 continue;
             }
-            put_owner(child, object, controller_reference(resource, owner), plan);
+            let mut metadata = json!({"ownerReferences": [controller_reference(resource, owner)]});
+            if let Some(finalizer) = finalizer {
+                metadata["finalizers"] = json!([finalizer]);
+            }
+            put_owner(child, object, metadata, plan);
             claimed.push(object);
         }
         claimed.sort_by_key(|it| it.name());
@@ -76,14 +89,15 @@ impl<'a> Sees<'a> {
     }
 }
 
-/// Adds a patch of one owner reference. A strategic merge patch does not affect other owners, even if one is added at
-/// the same time.
-fn put_owner(resource: Resource, object: &Object, reference: Value, plan: &mut Plan) {
+/// Adds a patch of one owner reference. A strategic merge patch does not affect other owners and finalizers, even if one
+/// is added at the same time.
+fn put_owner(resource: Resource, object: &Object, mut metadata: Value, plan: &mut Plan) {
+    metadata["uid"] = object.uid().into();
     plan.writes.push(Write::Patch {
         at: Target::of(resource, object),
         subresource: String::new(),
         kind: PatchKind::Strategic,
-        patch: json!({"metadata": {"uid": object.uid(), "ownerReferences": [reference]}}),
+        patch: json!({"metadata": metadata}),
     });
 }
 

@@ -114,7 +114,7 @@ impl Run<'_> {
         }
         let is_complete = match self.completions() {
             None => counted.succeeded > 0 && self.active().is_empty(),
-            Some(all) => counted.succeeded >= all && (!self.is_suspended() || all > 0),
+            Some(all) => counted.succeeded >= all,
         };
         if is_complete {
             return done(
@@ -145,8 +145,16 @@ impl Run<'_> {
         found.filter(|_| !Cursor::root(policy).is_empty("rules"))
     }
 
-    /// Records in the conditions that the Job is about to end and, if `is_over`, that it has ended.
-    pub(super) fn put_ending(&self, next: &mut Map, ending: &Ending, is_over: bool, plan: &mut Plan) {
+    /// Records in the conditions that the Job is about to end. Once this was written and `is_over` is set, records that
+    /// the Job has ended.
+    pub(super) fn put_ending(
+        &self,
+        next: &mut Map,
+        ending: &Ending,
+        is_over: bool,
+        counted: &Counted<'_>,
+        plan: &mut Plan,
+    ) {
         let Ending {
             is_success,
             reason,
@@ -158,7 +166,7 @@ impl Run<'_> {
             ("FailureTarget", "Failed")
         };
         if find_condition(next, target).is_none() {
-            self.put_condition(next, target, "True", reason, message);
+            return self.put_condition(next, target, "True", reason, message);
         }
         if !is_over {
             return;
@@ -167,6 +175,10 @@ impl Run<'_> {
         let about = (Resource::Job, self.job);
         if *is_success {
             next.insert("completionTime".into(), self.sees.stamp().into());
+            if self.completions().is_some_and(|all| counted.succeeded > all) {
+                let message = "Too many succeeded pods running after completion count reached";
+                plan.warn(about, COMPONENT, "TooManySucceededPods", message.to_owned());
+            }
             plan.note(about, COMPONENT, "Completed", "Job completed".to_owned());
         } else {
             let reason = match reason.as_str() {

@@ -40,11 +40,24 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
     texts.join(",")
 }
 
-/// Returns the number of earlier failed Pods with the same index.
+/// Returns the number of earlier failed Pods with the same index, without ignored ones.
 pub(super) fn failures(pod: &Object) -> i64 {
-    annotation(pod, super::INDEX_FAILURES)
-        .and_then(|it| it.parse::<i32>().ok())
-        .map_or(0, i64::from)
+    number(pod, super::INDEX_FAILURES)
+}
+
+/// Returns the number of earlier failed Pods with the same index that a rule ignores.
+pub(super) fn ignored_failures(pod: &Object) -> i64 {
+    number(pod, super::INDEX_IGNORED)
+}
+
+/// Returns the number of all earlier failed Pods with the same index.
+pub(super) fn all_failures(pod: &Object) -> i64 {
+    failures(pod) + ignored_failures(pod)
+}
+
+fn number(pod: &Object, name: &str) -> i64 {
+    let number = annotation(pod, name).and_then(|it| it.parse::<i32>().ok());
+    number.map_or(0, |it| i64::from(it).max(0))
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::cluster::controller_of;
-use super::controller::WorkloadController;
+use super::back_off::Failures;
+use super::cluster::{Cluster, controller_of};
+use super::controller::{Changed, Sync, WorkloadController};
+use super::kubelet::Nodes;
 use super::plan::{Plan, Write};
 use super::pods::{self, is_finished, phase, plus, spec};
 use super::resource::{Resource, Target};
@@ -31,28 +33,43 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
         owns: true,
         adopts: Some(Resource::Pod),
         reports_refusals: true,
-        ..WorkloadController::new(Resource::Job, COMPONENT, sync)
+        concerns: orphans,
+        sync: Sync::Nodes(sync),
+        ..WorkloadController::new(Resource::Job, COMPONENT, |_, _| Plan::EMPTY)
     }],
 );
 
-/// The finalizer that keeps a Pod until it has been counted.
-const TRACKED: &str = "batch.kubernetes.io/job-tracking";
 /// The value of `managedBy` for Jobs of this controller; Jobs without `managedBy` also belong to it.
 const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 /// The annotation and label with the index of a Pod.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The annotation with the number of earlier failed Pods with the same index.
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// The annotation with the number of earlier failed Pods with the same index that a rule ignores.
+const INDEX_IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// Name of the task that releases the Pods without a Job. It is not the name of a Job.
+const ORPHANS: &str = "";
+
+/// Enqueues the task for Pods that are still tracked but have no controller.
+fn orphans(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
+    let is_orphan = |pod: &Object| track::is_tracked(pod) && controller_of(pod).is_none();
+    if change.resource == Resource::Pod && change.new.is_some_and(is_orphan) {
+        add(Key::new(change.key.namespace(), ORPHANS));
+    }
+}
 
 /// A Job and its Pods during a sync.
 struct Run<'a> {
     job: &'a Object,
     sees: &'a Sees<'a>,
     pods: Vec<&'a Arc<Object>>,
+    /// End of the back-off after the last failures.
+    back_off: Option<Timestamp>,
 }
 
 /// Plans the work for a Job. If another controller manages the Job, it is only deleted after its TTL has expired.
-pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
+fn sync(job: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
     let finished = end::finished_at(job);
     if let Some(finished) = finished {
@@ -62,6 +79,7 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     }
     if finished.is_some() {
+        nodes.jobs.remove(job.uid());
         release(job, sees, &mut plan);
         return plan;
     }
@@ -69,7 +87,13 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     };
     let pods = sees.claimed(Resource::Pod, (Resource::Job, job), &selector, &mut plan);
-    let run = Run { job, sees, pods };
+    let mut run = Run {
+        job,
+        sees,
+        pods,
+        back_off: None,
+    };
+    run.back_off = run.back_off_end(nodes.jobs.entry(job.uid().to_owned()).or_default());
     if job.is_terminating() {
         release(job, sees, &mut plan);
         release_orphans(job.namespace(), sees, &mut plan);
@@ -153,6 +177,18 @@ impl<'a> Run<'a> {
 
     fn completions(&self) -> Option<i64> {
         Cursor::root(self.spec()).integer("completions")
+    }
+
+    /// Adds new failures to the record, and returns the end of the back-off.
+    fn back_off_end(&self, record: &mut Failures) -> Option<Timestamp> {
+        let of = |counts: &dyn Fn(&Object) -> bool| -> Vec<(&str, Timestamp)> {
+            let is_valid = |pod: &&&Arc<Object>| track::is_tracked(pod) && self.may_count(pod) && counts(pod);
+            let pods = self.pods.iter().filter(is_valid);
+            pods.map(|pod| (pod.uid(), track::ended_at(pod))).collect()
+        };
+        record.retain(|uid| self.pods.iter().any(|pod| pod.uid() == uid));
+        record.add(&of(&|pod| phase(pod) == "Succeeded"), &of(&|pod| self.has_failed(pod)));
+        record.end()
     }
 
     /// Returns `true` if an index is below the completions.

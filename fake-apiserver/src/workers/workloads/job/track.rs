@@ -1,16 +1,20 @@
 //! Counts each ended Pod exactly once: first its uid is recorded in the status, then its finalizer is removed, and then
 //! the count is incremented.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{INDEX, Run, TRACKED, indexes};
+use jiff::Timestamp;
+
+use super::{INDEX, Run, indexes};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
+use crate::api::options::PatchKind;
 use crate::registry::types::cursor::Cursor;
-use crate::workers::workloads::plan::Plan;
-use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
-use crate::workers::workloads::resource::Resource;
+use crate::workers::workloads::plan::{Plan, Write};
+use crate::workers::workloads::pods::{annotation, condition, created, phase, plus, status, time};
+use crate::workers::workloads::resource::{Resource, Target};
+use crate::workers::workloads::sees::JOB_TRACKING;
 
 /// Maximum number of Pods that are recorded in one write of the status; the next write records further ones.
 const NOTED_MAX: usize = 500;
@@ -26,18 +30,43 @@ pub(super) struct Counted<'a> {
     pub(super) failed_indexes: BTreeSet<i64>,
     /// Reason why a rule of the failure policy fails the Job.
     pub(super) failed_by_rule: Option<String>,
+    /// The last failed Pod of each index that needs a new Pod, in a Job with a limit for each index. It keeps its
+    /// finalizer until it was replaced, because the failures of the next Pod are derived from it.
+    pub(super) last_failed: BTreeMap<i64, &'a Arc<Object>>,
+    recorded: Recorded,
+}
+
+/// The results in the status of a Job.
+#[derive(Default)]
+struct Recorded {
+    /// Number of succeeded and failed Pods whose finalizer was removed.
+    succeeded: i64,
+    failed: i64,
+    /// The uids of further succeeded and failed Pods.
+    good: Vec<String>,
+    bad: Vec<String>,
+    completed: BTreeSet<i64>,
+}
+
+impl Recorded {
+    fn contains(&self, pod: &Object) -> bool {
+        self.good.iter().chain(&self.bad).any(|uid| uid == pod.uid())
+    }
 }
 
 /// Returns `true` if a Pod has the tracking finalizer.
 pub(super) fn is_tracked(pod: &Object) -> bool {
-    pod.finalizers().any(|it| it == TRACKED)
+    pod.finalizers().any(|it| it == JOB_TRACKING)
 }
 
-/// Removes the finalizer from a Pod.
+/// Removes the finalizer from a Pod. A strategic merge patch keeps finalizers that are added at the same time.
 pub(super) fn release(pod: &Object, plan: &mut Plan) {
-    let left: Vec<&str> = pod.finalizers().filter(|it| *it != TRACKED).collect();
-    let finalizers = if left.is_empty() { Value::Null } else { json!(left) };
-    plan.merge(Resource::Pod, pod, json!({"metadata": {"finalizers": finalizers}}));
+    plan.writes.push(Write::Patch {
+        at: Target::of(Resource::Pod, pod),
+        subresource: String::new(),
+        kind: PatchKind::Strategic,
+        patch: json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}}),
+    });
 }
 
 /// Decision of a rule of the failure policy about a failed Pod.
@@ -49,101 +78,165 @@ enum Verdict {
 }
 
 impl<'a> Run<'a> {
-    /// Updates the counts in `next` from the Pods.
-    pub(super) fn count(&self, next: &mut Map) -> Counted<'a> {
-        let recorded = |field: &str| {
-            let mut set = indexes::parse(Cursor::root(next).text(field));
+    /// Counts the Pods, including those that are not recorded in the status yet.
+    pub(super) fn count(&self, status: &Map) -> Counted<'a> {
+        let indexes = |field: &str| {
+            let mut set = indexes::parse(Cursor::root(status).text(field));
             set.retain(|it| self.is_valid(*it));
             set
         };
+        let recorded = self.recorded(status, indexes("completedIndexes"));
         let mut it = Counted {
-            succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),
-            failed: Cursor::root(next).integer("failed").unwrap_or(0),
-            completed: recorded("completedIndexes"),
-            failed_indexes: recorded("failedIndexes"),
+            succeeded: recorded.succeeded + length(&recorded.good),
+            failed: recorded.failed + length(&recorded.bad),
+            completed: recorded.completed.clone(),
+            failed_indexes: indexes("failedIndexes"),
+            recorded,
             ..Counted::default()
         };
-        let held: BTreeSet<&str> = self
-            .pods
-            .iter()
-            .filter(|pod| is_tracked(pod))
-            .map(|pod| pod.uid())
-            .collect();
-        let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
-        let noted = |field: &str| -> Vec<String> { Cursor::root(&uncounted).texts(field).map(str::to_owned).collect() };
-        let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
-        // Recorded Pods whose finalizer has been removed are added to the counts.
-        for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
-            let before = list.len();
-            list.retain(|uid| held.contains(uid.as_str()));
-            *count += i64::try_from(before - list.len()).unwrap_or(0);
-        }
-        for pod in self.pods.iter().copied().filter(|pod| is_tracked(pod)) {
-            if good.len() + bad.len() >= NOTED_MAX {
-                break;
+        for pod in self.tracked() {
+            if it.recorded.contains(pod) || !self.may_count(pod) {
+                continue;
             }
-            let is_noted = good.iter().chain(&bad).any(|uid| uid == pod.uid());
-            if is_noted {
-                it.pending.push(pod);
-            } else if phase(pod) == "Succeeded" {
-                it.pending.push(pod);
-                let index = self.valid_index(pod);
-                if self.is_indexed() && index.is_none_or(|index| it.completed.contains(&index)) {
-                    continue;
-                }
-                it.completed.extend(index);
-                good.push(pod.uid().to_owned());
-            } else if self.has_failed(pod) && (is_finished(pod) || pod.is_terminating()) {
-                it.pending.push(pod);
-                if !self.is_indexed() || self.valid_index(pod).is_some() {
-                    self.count_failure(pod, &mut it, &mut bad);
-                }
+            if phase(pod) == "Succeeded" {
+                it.succeeded += 1;
+                it.completed.extend(index_of(pod).filter(|_| self.is_indexed()));
+            } else if self.has_failed(pod) {
+                self.count_failure(pod, &mut it);
             }
         }
-        self.write(next, &it, &good, &bad);
-        it.succeeded += i64::try_from(good.len()).unwrap_or(0);
-        it.failed += i64::try_from(bad.len()).unwrap_or(0);
         if self.is_indexed() {
             it.succeeded = i64::try_from(it.completed.len()).unwrap_or(0);
         }
+        it.last_failed = self.last_failed(&it);
         it
     }
 
-    /// Returns the index of a Pod, if it is below the completions.
-    fn valid_index(&self, pod: &Object) -> Option<i64> {
-        index_of(pod).filter(|it| self.is_valid(*it))
+    /// Returns the Pods with the finalizer.
+    fn tracked(&self) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.pods.iter().copied().filter(|pod| is_tracked(pod))
     }
 
-    fn count_failure(&self, pod: &Object, it: &mut Counted<'a>, bad: &mut Vec<String>) {
+    /// Returns the recorded results. Recorded Pods whose finalizer has been removed are added to the counts.
+    fn recorded(&self, status: &Map, completed: BTreeSet<i64>) -> Recorded {
+        let held: BTreeSet<&str> = self.tracked().map(|pod| pod.uid()).collect();
+        let uncounted = Cursor::root(status).map_or_empty("uncountedTerminatedPods");
+        let read = |field: &str| {
+            let (left, gone): (Vec<&str>, Vec<&str>) =
+                Cursor::root(uncounted).texts(field).partition(|uid| held.contains(uid));
+            let count = Cursor::root(status).integer(field).unwrap_or(0);
+            let left: Vec<String> = left.into_iter().map(str::to_owned).collect();
+            (count + i64::try_from(gone.len()).unwrap_or(0), left)
+        };
+        let ((succeeded, good), (failed, bad)) = (read("succeeded"), read("failed"));
+        Recorded {
+            succeeded,
+            failed,
+            good,
+            bad,
+            completed,
+        }
+    }
+
+    /// Returns `true` if the result of a Pod counts: in an Indexed Job, its index must be below the completions.
+    pub(super) fn may_count(&self, pod: &Object) -> bool {
+        !self.is_indexed() || index_of(pod).is_some_and(|it| self.is_valid(it))
+    }
+
+    pub(super) fn limit_per_index(&self) -> Option<i64> {
+        Cursor::root(self.spec()).integer("backoffLimitPerIndex")
+    }
+
+    fn count_failure(&self, pod: &Object, it: &mut Counted<'a>) {
         match self.verdict(pod) {
             Verdict::Ignore => return,
-            Verdict::FailJob(why) => it.failed_by_rule = Some(why),
+            Verdict::FailJob(why) => drop(it.failed_by_rule.get_or_insert(why)),
             Verdict::FailIndex => it.failed_indexes.extend(index_of(pod)),
             Verdict::Count => {
-                if let (Some(limit), Some(index)) =
-                    (Cursor::root(self.spec()).integer("backoffLimitPerIndex"), index_of(pod))
+                if let (Some(limit), Some(index)) = (self.limit_per_index(), index_of(pod))
                     && indexes::failures(pod) >= limit
                 {
                     it.failed_indexes.insert(index);
                 }
             }
         }
-        bad.push(pod.uid().to_owned());
+        it.failed += 1;
     }
 
-    fn write(&self, next: &mut Map, it: &Counted<'_>, good: &[String], bad: &[String]) {
+    /// Returns the last failed Pods of the indexes that need a new Pod (Go's `getPodsWithDelayedDeletionPerIndex`).
+    fn last_failed(&self, it: &Counted<'a>) -> BTreeMap<i64, &'a Arc<Object>> {
+        let mut found: BTreeMap<i64, &Arc<Object>> = BTreeMap::new();
+        if self.limit_per_index().is_none() {
+            return found;
+        }
+        let active: BTreeSet<i64> = self.active().iter().filter_map(|pod| index_of(pod)).collect();
+        let is_done =
+            |index: &i64| it.completed.contains(index) || it.failed_indexes.contains(index) || active.contains(index);
+        let rank = |pod: &Object| (indexes::all_failures(pod), ended_at(pod));
+        for pod in self.tracked().filter(|pod| self.has_failed(pod) && self.may_count(pod)) {
+            let Some(index) = index_of(pod).filter(|it| !is_done(it)) else {
+                continue;
+            };
+            let known = found.entry(index).or_insert(pod);
+            let ((count, at), (known_count, known_at)) = (rank(pod), rank(known));
+            if known_count <= count && known_at <= at {
+                *known = pod;
+            }
+        }
+        found
+    }
+
+    /// Records the results of ended Pods in `next`. If the Job ends, Pods need not wait for their replacement.
+    pub(super) fn track(&self, next: &mut Map, it: &mut Counted<'a>, is_ending: bool) {
+        let mut new_indexes = BTreeSet::new();
+        for pod in self.tracked() {
+            let lists = &mut it.recorded;
+            if lists.good.len() + lists.bad.len() + new_indexes.len() >= NOTED_MAX {
+                break;
+            }
+            if lists.contains(pod) {
+                it.pending.push(pod);
+            } else if phase(pod) == "Succeeded" {
+                it.pending.push(pod);
+                if self.is_indexed() {
+                    new_indexes.extend(index_of(pod).filter(|it| !lists.completed.contains(it)));
+                } else {
+                    lists.good.push(pod.uid().to_owned());
+                }
+            } else if self.has_failed(pod) {
+                let waiting = index_of(pod).and_then(|index| it.last_failed.get(&index));
+                if !is_ending && waiting.is_some_and(|it| it.uid() == pod.uid()) {
+                    continue;
+                }
+                it.pending.push(pod);
+                if self.may_count(pod) && !self.is_ignored(pod) {
+                    lists.bad.push(pod.uid().to_owned());
+                }
+            }
+        }
+        self.write(next, it);
+    }
+
+    /// Returns `true` if a rule of the failure policy ignores the failure of a Pod.
+    pub(super) fn is_ignored(&self, pod: &Object) -> bool {
+        matches!(self.verdict(pod), Verdict::Ignore)
+    }
+
+    fn write(&self, next: &mut Map, it: &Counted<'_>) {
         let mut uncounted = Map::new();
-        for (field, uids) in [("succeeded", good), ("failed", bad)] {
+        let recorded = &it.recorded;
+        for (field, uids) in [("succeeded", &recorded.good), ("failed", &recorded.bad)] {
             if !uids.is_empty() {
-                uncounted.insert(field.into(), uids.to_vec().into());
+                uncounted.insert(field.into(), uids.clone().into());
             }
         }
         next.insert("uncountedTerminatedPods".into(), uncounted.into());
-        let succeeded = match self.is_indexed() {
-            true => i64::try_from(it.completed.len()).unwrap_or(0) - i64::try_from(good.len()).unwrap_or(0),
-            false => it.succeeded,
+        let succeeded = if self.is_indexed() {
+            it.succeeded
+        } else {
+            recorded.succeeded
         };
-        for (field, count) in [("succeeded", succeeded), ("failed", it.failed)] {
+        for (field, count) in [("succeeded", succeeded), ("failed", recorded.failed)] {
             match count {
                 0 => next.remove(field),
                 _ => next.insert(field.into(), count.into()),
@@ -155,7 +248,7 @@ impl<'a> Run<'a> {
                 true => next.remove("completedIndexes"),
                 false => next.insert("completedIndexes".into(), text.into()),
             };
-            if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() {
+            if self.limit_per_index().is_some() {
                 next.insert("failedIndexes".into(), indexes::print(&it.failed_indexes).into());
             }
         }
@@ -210,8 +303,7 @@ fn applies(rule: &Map, pod: &Object) -> Option<String> {
         } else {
             Cursor::root(pattern).text("status")
         };
-        let condition = crate::workers::workloads::pods::condition(pod, kind);
-        if condition.is_some_and(|it| Cursor::root(it).text("status") == word) {
+        if condition(pod, kind).is_some_and(|it| Cursor::root(it).text("status") == word) {
             let capital = named.replacen('p', "P", 1);
             return Some(format!("{capital} has condition {kind}"));
         }
@@ -224,11 +316,40 @@ pub(super) fn index_of(pod: &Object) -> Option<i64> {
     annotation(pod, INDEX)?.parse().ok()
 }
 
-/// Returns the time at which a Pod ended.
-pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
+/// Returns the time at which a Pod ended, which is estimated if its containers have not terminated (Go's
+/// `getFinishedTime`).
+pub(super) fn ended_at(pod: &Object) -> Timestamp {
+    let from_deletion = || {
+        let at = time(pod.meta_str("deletionTimestamp"))?;
+        let grace = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
+        Some(plus(at, -grace.unwrap_or(0)))
+    };
+    let unready = || {
+        let ready = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "False")?;
+        time(Cursor::root(ready).text("lastTransitionTime"))
+    };
+    containers_ended_at(pod)
+        .or_else(unready)
+        .or_else(from_deletion)
+        .unwrap_or(created(pod))
+}
+
+/// Returns the time at which the last container or sidecar terminated; `None` if one of them has not terminated.
+fn containers_ended_at(pod: &Object) -> Option<Timestamp> {
+    let is_sidecar = |it: &&Map| Cursor::root(it).text("restartPolicy") == "Always";
+    let sidecars = Cursor::root(pod).maps("spec.initContainers").filter(is_sidecar);
+    let sidecars: Vec<&str> = sidecars.map(|it| Cursor::root(it).text("name")).collect();
+    let others = Cursor::root(pod).maps("status.initContainerStatuses");
+    let others = others.filter(|it| sidecars.contains(&Cursor::root(it).text("name")));
+    let containers = Cursor::root(pod).maps("status.containerStatuses").chain(others);
     let end = |container: &Map| {
         let end = Cursor::root(container).map_or_empty("state.terminated");
-        crate::workers::workloads::pods::time(Cursor::root(end).text("finishedAt"))
+        time(Cursor::root(end).text("finishedAt"))
     };
-    Cursor::root(pod).maps("status.containerStatuses").filter_map(end).max()
+    let ends: Option<Vec<Timestamp>> = containers.map(end).collect();
+    ends?.into_iter().max()
+}
+
+fn length(list: &[String]) -> i64 {
+    i64::try_from(list.len()).unwrap_or(i64::MAX)
 }

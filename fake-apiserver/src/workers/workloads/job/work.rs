@@ -1,7 +1,11 @@
 //! Syncs a Job: counts ended Pods, then finishes or continues the Job.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
+use super::end::Ending;
+use super::run::Managed;
 use super::{COMPONENT, Run, track};
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
@@ -14,57 +18,57 @@ use crate::workers::workloads::sees::{conditions, find_condition, new_condition}
 impl Run<'_> {
     pub(super) fn work(&self, plan: &mut Plan) {
         let mut next = status(self.job).clone();
-        self.start_or_suspend(&mut next, plan);
-        let mut counted = self.count(&mut next);
+        if !self.is_suspended() {
+            next.entry("startTime").or_insert_with(|| self.sees.stamp().into());
+        }
+        let mut counted = self.count(&next);
         let ending = self.ending(&next, &counted);
         let active = self.active();
-        let mut active_left = active.len();
-        match &ending {
-            Some(ending) => {
+        let managed = match &ending {
+            Some(_) => {
                 for pod in &active {
                     self.delete_pod(pod, plan);
                 }
-                if ending.is_success() {
-                    // After a success, the remaining Pods are not counted as failures.
-                    counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
+                Managed {
+                    active: 0,
+                    deleted: active.clone(),
                 }
-                active_left = 0;
-            }
-            None if self.is_suspended() => {
-                for pod in &active {
-                    self.delete_uncounted(pod, plan);
-                }
-                active_left = 0;
             }
             None => self.manage(&counted, &active, plan),
+        };
+        if ending.is_none() {
+            self.suspend_or_resume(&mut next, plan);
         }
-        let stopping = self.terminating() + active.len() - active_left;
-        self.write_counts(&mut next, active_left, stopping);
+        self.track(&mut next, &mut counted, ending.is_some());
+        if ending.as_ref().is_some_and(Ending::is_success) {
+            // After a success, the remaining Pods are not counted as failures.
+            counted.pending.extend(active.iter().filter(|it| track::is_tracked(it)));
+        }
+        let stopping = self.terminating() + managed.deleted.len();
+        self.write_counts(&mut next, &managed, stopping);
+        let mut ended = Plan::default();
         if let Some(ending) = ending {
-            self.put_ending(
-                &mut next,
-                &ending,
-                active_left + stopping == 0 && counted.pending.is_empty(),
-                plan,
-            );
+            let is_over = stopping == 0 && counted.pending.is_empty();
+            self.put_ending(&mut next, &ending, is_over, &counted, &mut ended);
         }
-        // The status is written first, so that it is saved even if a later write fails.
-        let mut writes = std::mem::take(&mut plan.writes);
+        // Created and deleted Pods are included in the status. If one of these requests is refused, the status is
+        // written without them.
         plan.status(Resource::Job, self.job, next);
-        plan.writes.append(&mut writes);
+        plan.writes.append(&mut ended.writes);
         for pod in &counted.pending {
             track::release(pod, plan);
         }
         self.watch_deadline(plan);
     }
 
-    pub(super) fn write_counts(&self, next: &mut Map, active: usize, terminating: usize) {
-        let ready = self.active().iter().filter(|it| pods::is_ready(it)).count();
-        match active {
+    fn write_counts(&self, next: &mut Map, managed: &Managed<'_>, terminating: usize) {
+        let of = |pods: &[&Arc<Object>]| pods.iter().filter(|it| pods::is_ready(it)).count();
+        match managed.active {
             0 => next.remove("active"),
             count => next.insert("active".into(), count.into()),
         };
-        next.insert("ready".into(), if active == 0 { 0 } else { ready }.into());
+        let ready = of(&self.active()) - of(&managed.deleted);
+        next.insert("ready".into(), ready.into());
         next.insert("terminating".into(), terminating.into());
     }
 
@@ -94,8 +98,8 @@ impl Run<'_> {
         Some(plus(time(Cursor::root(self.job).text("status.startTime"))?, limit))
     }
 
-    /// Starts, suspends or resumes the Job.
-    pub(super) fn start_or_suspend(&self, next: &mut Map, plan: &mut Plan) {
+    /// Suspends or resumes the Job.
+    fn suspend_or_resume(&self, next: &mut Map, plan: &mut Plan) {
         let suspended = find_condition(next, "Suspended").map(|it| Cursor::root(it).text("status") == "True");
         let about = (Resource::Job, self.job);
         match (self.is_suspended(), suspended) {
@@ -110,9 +114,7 @@ impl Run<'_> {
                 next.insert("startTime".into(), self.sees.stamp().into());
                 plan.note(about, COMPONENT, "Resumed", "Job resumed".to_owned());
             }
-            (false, _) => {
-                next.entry("startTime").or_insert_with(|| self.sees.stamp().into());
-            }
+            (false, _) => {}
         }
     }
 
