@@ -92,6 +92,8 @@ async fn autoscaler_scales_a_deployment_by_an_external_metric(
     "1", 80.0, 6)]
 #[case::scale_up_disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
 #[case::scale_down_without_stabilization(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
+#[case::lower_tolerance(json!({"scaleUp": {"tolerance": "50m"}}), "54m", 17.0, 5)]
+#[case::higher_tolerance(json!({"scaleDown": {"tolerance": "500m", "stabilizationWindowSeconds": 0}}), "30m", 17.0, 4)]
 #[tokio::test(start_paused = true)]
 async fn behavior_of_an_autoscaler_determines_scaling(
     #[case] behavior: Value,
@@ -292,4 +294,298 @@ async fn autoscaler_reports_the_replicas_of_the_target_spec() {
     cluster.pass(17.0).await;
     let autoscaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
     assert_eq!(autoscaler["status"]["currentReplicas"], 4);
+}
+
+async fn hpa(cluster: &Cluster) -> Value {
+    cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "web").await
+}
+
+/// 66.75 % counts as 66 %, which is 1.5 times the target.
+#[tokio::test(start_paused = true)]
+async fn utilization_is_rounded_down_before_it_is_compared() {
+    let target = json!({"type": "Utilization", "averageUtilization": 44});
+    let cluster = scaled(cpu(target), Value::Null).await;
+    for (number, pod) in cluster.pods().await.iter().enumerate() {
+        let usage = if number == 0 { "66m" } else { "67m" };
+        let selector = PodSelector::named("default", pod["metadata"]["name"].as_str().unwrap_or_default());
+        cluster
+            .0
+            .kubelet()
+            .script(selector, PodScript::default().uses("cpu", usage));
+    }
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_of_an_autoscaler_are_changed_in_place() {
+    let cluster = scaled(half(), Value::Null).await;
+    let script = |usage: &str| {
+        let script = PodScript::default().uses("cpu", usage);
+        cluster.0.kubelet().script(PodSelector::all(), script);
+    };
+    for usage in ["100m", "50m", "20m"] {
+        script(usage);
+        cluster.pass(16.0).await;
+        let hpa = hpa(&cluster).await;
+        let list = hpa["status"]["conditions"].as_array().expect("the value is a list");
+        let kinds: Vec<&Value> = list.iter().map(|it| &it["type"]).collect();
+        assert_eq!(kinds, ["AbleToScale", "ScalingActive", "ScalingLimited"]);
+        assert_eq!(hpa["status"].get("observedGeneration"), None);
+    }
+}
+
+fn external(name: &str, target: Value) -> Value {
+    json!({"type": "External", "external": {"metric": {"name": name}, "target": target}})
+}
+
+fn object(target: Value) -> Value {
+    let described = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"});
+    json!({"type": "Object", "object": {"metric": {"name": "rps"}, "describedObject": described, "target": target}})
+}
+
+fn container(target: Value) -> Value {
+    json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "main", "target": target}})
+}
+
+#[rstest]
+#[case::resource(half()[0].clone(), "cpu resource utilization (percentage of request)")]
+#[case::container(
+    container(json!({"type": "Utilization", "averageUtilization": 50})),
+    "cpu container resource utilization (percentage of request)")]
+#[case::container_value(container(json!({"type": "AverageValue", "averageValue": "50m"})), "cpu resource")]
+#[case::object(object(json!({"type": "Value", "value": "10"})), "Ingress metric rps")]
+#[case::object_average(object(json!({"type": "AverageValue", "averageValue": "10"})), "external metric rps(nil)")]
+#[case::external(external("rps", json!({"type": "Value", "value": "10"})), "external metric rps(nil)")]
+#[case::external_with_selector(
+    json!({"type": "External", "external": {
+        "metric": {"name": "rps", "selector": {"matchLabels": {"a": "b"}}}, "target": {"type": "Value", "value": "10"}}}),
+    "external metric rps(&LabelSelector{MatchLabels:map[string]string{a: b,},\
+     MatchExpressions:[]LabelSelectorRequirement{},})")]
+#[tokio::test(start_paused = true)]
+async fn conditions_name_metrics_like_kubernetes(#[case] metric: Value, #[case] name: &str) {
+    let cluster = scaled(
+        json!([external("other", json!({"type": "Value", "value": "1"}))]),
+        Value::Null,
+    )
+    .await;
+    let kubelet = cluster.0.kubelet();
+    kubelet.script(PodSelector::all(), PodScript::default().uses("cpu", "50m"));
+    kubelet.metric("rps", "10");
+    kubelet.metric("other", "1");
+    cluster.pass(16.0).await;
+    let patch = json!({"spec": {"metrics": [metric.clone()]}});
+    cluster
+        .patch("autoscaling/v2", "HorizontalPodAutoscaler", "web", patch)
+        .await;
+    cluster.pass(16.0).await;
+    let hpa = hpa(&cluster).await;
+    let message = format!("the HPA was able to successfully calculate a replica count from {name}");
+    assert_eq!(condition(&hpa, "ScalingActive")[2], message);
+    let field = if metric["type"] == "Object" {
+        "object"
+    } else {
+        "external"
+    };
+    let identifier = hpa["status"]["currentMetrics"][0][field].get("metric");
+    assert_eq!(identifier, metric[field].get("metric"), "{:#}", hpa["status"]);
+}
+
+const UNREPORTED: &str = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned \
+                          from resource metrics API";
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_reports_each_failed_metric_and_gives_up_if_all_failed() {
+    let cluster = scaled(half(), Value::Null).await;
+    cluster.pass(16.0).await;
+    assert_eq!(cluster.events("FailedGetResourceMetric").await, [UNREPORTED]);
+    assert_eq!(
+        cluster.events("FailedComputeMetricsReplicas").await,
+        [format!(
+            "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {UNREPORTED}"
+        )]
+    );
+    let hpa = hpa(&cluster).await;
+    assert_eq!(hpa["status"]["currentMetrics"], json!([{"type": ""}]));
+    assert_eq!(
+        condition(&hpa, "ScalingActive")[2],
+        format!("the HPA was unable to compute the replica count: {UNREPORTED}")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_scales_up_by_the_metrics_that_did_not_fail() {
+    let mut metrics = half();
+    let list = metrics.as_array_mut().expect("the value is a list");
+    list.push(external("rps", json!({"type": "AverageValue", "averageValue": "10"})));
+    let cluster = scaled(metrics, Value::Null).await;
+    cluster.0.kubelet().metric("rps", "60");
+    cluster.pass(17.0).await;
+    assert_eq!(replicas(&cluster).await, 6);
+    assert_eq!(cluster.events("FailedGetResourceMetric").await, [UNREPORTED]);
+    assert_eq!(
+        cluster.events("FailedComputeMetricsReplicas").await,
+        Vec::<String>::new()
+    );
+    let current = hpa(&cluster).await["status"]["currentMetrics"].clone();
+    assert_eq!(
+        (&current[0], &current[1]["type"]),
+        (&json!({"type": ""}), &json!("External"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscalers_of_the_same_pods_do_not_scale() {
+    let cluster = scaled(half(), Value::Null).await;
+    let mut other = hpa(&cluster).await;
+    other["metadata"] = json!({"name": "web-2"});
+    cluster.create(other).await;
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("cpu", "50m"));
+    cluster.pass(32.0).await;
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("cpu", "1"));
+    cluster.pass(32.0).await;
+    assert_eq!(replicas(&cluster).await, 4);
+    let why = "pods by selector app=web are controlled by multiple HPAs: [{web default} {web-2 default}]";
+    assert_eq!(
+        condition(&hpa(&cluster).await, "ScalingActive"),
+        ["False", "AmbiguousSelector", why]
+    );
+    assert!(cluster.events("AmbiguousSelector").await.contains(&why.to_owned()));
+    assert!(
+        cluster
+            .events("FailedComputeMetricsReplicas")
+            .await
+            .contains(&why.to_owned())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_scaling_is_reported_by_the_autoscaler() {
+    let cluster = scaled(half(), Value::Null).await;
+    let group = "admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["deployments/scale"]});
+    cluster
+        .create(json!({
+            "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "fixed"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}],
+            },
+        }))
+        .await;
+    cluster
+        .create(json!({
+            "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "fixed"},
+            "spec": {"policyName": "fixed", "validationActions": ["Deny"]},
+        }))
+        .await;
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("cpu", "100m"));
+    cluster.pass(16.0).await;
+    let hpa = hpa(&cluster).await;
+    let [status, reason, message] = condition(&hpa, "AbleToScale");
+    assert_eq!([status, reason], ["False", "FailedUpdateScale"], "{:#}", hpa["status"]);
+    let error = message.strip_prefix("the HPA controller was unable to update the target scale: ");
+    let error = error.expect("the message contains the error");
+    let event =
+        format!("New size: 8; reason: cpu resource utilization (percentage of request) above target; error: {error}");
+    assert_eq!(cluster.events("FailedRescale").await, [event]);
+    assert_eq!(cluster.events("SuccessfulRescale").await, Vec::<String>::new());
+    assert_eq!(hpa["status"].get("lastScaleTime"), None);
+}
+
+#[rstest]
+#[case::external(json!([external("rps", json!({"type": "AverageValue", "averageValue": "3"}))]),
+    "/external/current/averageValue", "2501m")]
+#[case::memory(
+    json!([{"type": "Resource", "resource": {"name": "memory",
+        "target": {"type": "AverageValue", "averageValue": "100Mi"}}}]),
+    "/resource/current/averageValue", "100Mi")]
+#[tokio::test(start_paused = true)]
+async fn averages_in_the_status_are_rounded_up_and_bytes_are_binary(
+    #[case] metrics: Value,
+    #[case] path: &str,
+    #[case] average: &str,
+) {
+    let cluster = scaled(metrics, Value::Null).await;
+    cluster.0.kubelet().metric("rps", "10001m");
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("memory", "100Mi"));
+    cluster.pass(16.0).await;
+    let status = hpa(&cluster).await["status"].clone();
+    assert_eq!(
+        status["currentMetrics"][0].pointer(path),
+        Some(&json!(average)),
+        "{status:#}"
+    );
+    let fewer = json!({"spec": {"maxReplicas": 2}});
+    cluster
+        .patch("autoscaling/v2", "HorizontalPodAutoscaler", "web", fewer)
+        .await;
+    cluster.pass(15.0).await;
+    let status = hpa(&cluster).await["status"].clone();
+    assert_eq!(
+        status["currentMetrics"],
+        Value::Null,
+        "no metric was needed: {status:#}"
+    );
+}
+
+/// Every resource with the subresource `scale` can be scaled.
+#[tokio::test(start_paused = true)]
+async fn custom_resource_with_the_scale_subresource_is_scaled() {
+    let cluster = scaled(half(), Value::Null).await;
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector"});
+    cluster
+        .create(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": scale},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }],
+            },
+        }))
+        .await;
+    cluster.pass(0.1).await;
+    cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", "web").await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"},
+        "spec": {"replicas": 4}});
+    cluster.create(widget).await;
+    let path = "/apis/example.com/v1/namespaces/default/widgets/one/status";
+    let status = json!({"status": {"replicas": 4, "selector": "app=web"}});
+    assert_eq!(cluster.send("PATCH", path, &status).await.0, 200);
+    cluster
+        .create(json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "one"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Widget", "name": "one"},
+                "maxReplicas": 10, "metrics": half(),
+            },
+        }))
+        .await;
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().uses("cpu", "75m"));
+    cluster.pass(17.0).await;
+    let hpa = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", "one").await;
+    assert_eq!(hpa["status"]["desiredReplicas"], 6, "{hpa:#}");
+    assert_eq!(
+        cluster.get("example.com/v1", "Widget", "one").await["spec"]["replicas"],
+        6
+    );
 }

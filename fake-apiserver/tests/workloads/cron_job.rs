@@ -157,3 +157,53 @@ async fn interval_starts_at_the_last_scheduled_time() {
         assert_eq!(tick["status"]["lastScheduleTime"], format!("2026-01-01T0{hour}:00:00Z"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn replaced_job_is_not_reported_as_missing() {
+    let cluster = Cluster::start();
+    let long = PodScript::default().runs_for(Duration::from_secs(1000));
+    cluster.0.kubelet().script(PodSelector::all(), long);
+    cluster.create(cron(json!({"concurrencyPolicy": "Replace"}))).await;
+    cluster.pass(200.0).await;
+    assert_eq!(cluster.events("SuccessfulDelete").await.len(), 2);
+    assert_eq!(cluster.events("MissingJob").await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn created_job_is_listed_as_active_together_with_its_time() {
+    let cluster = Cluster::start();
+    let long = PodScript::default().runs_for(Duration::from_secs(1000));
+    cluster.0.kubelet().script(PodSelector::all(), long);
+    let created = cluster.create(cron(json!({}))).await;
+    cluster.pass(61.0).await;
+    let versions = cluster.versions(&created).await;
+    let scheduled = versions.iter().find(|it| it["status"]["lastScheduleTime"].is_string());
+    let status = scheduled.expect("a Job was created")["status"].clone();
+    let job = cluster.list("batch/v1", "Job").await.remove(0);
+    assert_eq!(status["active"][0]["uid"], job["metadata"]["uid"], "{status:#}");
+    assert!(status["active"][0]["resourceVersion"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_job_with_the_name_of_the_next_one_is_left_alone() {
+    let cluster = Cluster::start();
+    let mut foreign = cron(json!({}))["spec"]["jobTemplate"].clone();
+    foreign["apiVersion"] = json!("batch/v1");
+    foreign["kind"] = json!("Job");
+    foreign["metadata"] = json!({"name": "tick-29453761"});
+    cluster.create(foreign).await;
+    cluster.create(cron(json!({}))).await;
+    cluster.pass(70.0).await;
+    let tick = cluster.get("batch/v1", "CronJob", "tick").await;
+    assert_eq!(tick["status"]["lastScheduleTime"], Value::Null, "{:#}", tick["status"]);
+    assert_eq!(cluster.events("FailedCreate").await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_that_is_deleted_by_a_history_limit_of_zero_is_not_reported_as_completed() {
+    let cluster = Cluster::start();
+    cluster.create(cron(json!({"successfulJobsHistoryLimit": 0}))).await;
+    cluster.pass(70.0).await;
+    assert_eq!(cluster.events("SuccessfulDelete").await, ["Deleted job tick-29453761"]);
+    assert_eq!(cluster.events("SawCompletedJob").await, Vec::<String>::new());
+}

@@ -1,6 +1,6 @@
 //! Deployments: rollout, history, scaling, conditions.
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -217,4 +217,85 @@ async fn stalled_rollout_exceeds_its_progress_deadline(#[case] script: PodScript
     let [status, reason, message] = condition(&web, "Progressing");
     assert_eq!([status, reason], ["False", "ProgressDeadlineExceeded"]);
     assert!(message.ends_with("has timed out progressing."), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_replica_set_is_reported() {
+    let cluster = Cluster::start();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"count/replicasets.apps": "0"}}});
+    cluster.create(quota).await;
+    cluster.pass(1.0).await;
+    cluster.create(deployment("web", 1)).await;
+    cluster.pass(1.0).await;
+    let web = web(&cluster).await;
+    let [status, reason, message] = condition(&web, "Progressing");
+    assert_eq!(
+        [status, reason],
+        ["False", "ReplicaSetCreateError"],
+        "{:#}",
+        web["status"]
+    );
+    assert!(
+        message.starts_with("Failed to create new replica set \"web-"),
+        "{message}"
+    );
+    assert!(message.contains("\": replicasets.apps \"web-"), "{message}");
+    assert!(
+        cluster
+            .events("ReplicaSetCreateError")
+            .await
+            .contains(&message.to_owned())
+    );
+    assert_eq!(cluster.events("ScalingReplicaSet").await, Vec::<String>::new());
+    cluster.delete("v1", "ResourceQuota", "none").await;
+    cluster.pass(1200.0).await;
+    assert_eq!(condition(&self::web(&cluster).await, "Available")[0], "True");
+}
+
+/// `oldPodsRunning` first trusts the status of the old ReplicaSets.
+#[tokio::test(start_paused = true)]
+async fn recreate_waits_until_old_replica_sets_report_no_pods() {
+    let cluster = Cluster::with(&[Worker::Deployment]);
+    let mut recreating = deployment("web", 1);
+    recreating["spec"]["strategy"] = json!({"type": "Recreate"});
+    cluster.create(recreating).await;
+    cluster.pass(0.1).await;
+    let set = cluster.list(APPS, "ReplicaSet").await.remove(0);
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    let put = async |replicas: u32| {
+        let path = format!("/apis/apps/v1/namespaces/default/replicasets/{name}/status");
+        let (code, _) = cluster
+            .send("PATCH", &path, &json!({"status": {"replicas": replicas}}))
+            .await;
+        assert_eq!(code, 200);
+        cluster.pass(0.1).await;
+    };
+    put(1).await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:2")).await;
+    cluster.pass(1.0).await;
+    assert_eq!(sets(&cluster).await, [(1, 0)]);
+    put(0).await;
+    assert_eq!(sets(&cluster).await, [(1, 0), (2, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_of_a_replica_set_are_only_written_when_it_is_scaled() {
+    let cluster = Cluster::with(&[Worker::Deployment]);
+    cluster.create(deployment("web", 4)).await;
+    cluster.pass(0.1).await;
+    let most = async || {
+        let set = cluster.list(APPS, "ReplicaSet").await.remove(0);
+        set["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"].clone()
+    };
+    assert_eq!(most().await, "5");
+    let surge = json!({"spec": {"paused": true, "strategy": {"rollingUpdate": {"maxSurge": 3}}}});
+    cluster.patch(APPS, "Deployment", "web", surge).await;
+    cluster.pass(0.1).await;
+    assert_eq!(most().await, "5");
+    cluster
+        .patch(APPS, "Deployment", "web", json!({"spec": {"replicas": 6}}))
+        .await;
+    cluster.pass(0.1).await;
+    assert_eq!(most().await, "9");
 }

@@ -11,8 +11,9 @@ use crate::storage::Key;
 
 /// A controller of workloads: the resource of its objects, and its functions.
 pub(crate) struct WorkloadController {
-    /// Resource of the synced objects. Every change of such an object triggers a sync.
+    /// Resource of the synced objects. A change of such an object triggers a sync if `is_relevant` returns `true`.
     pub(crate) resource: Resource,
+    pub(crate) is_relevant: fn(&Changed<'_>) -> bool,
     pub(crate) sender: Sender,
     pub(crate) sync: Sync,
     /// Plans the work after an object was removed.
@@ -65,6 +66,7 @@ impl WorkloadController {
     pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
         Self {
             resource,
+            is_relevant: |_| true,
             sender: Sender::Account(account),
             sync: Sync::Objects(sync),
             gone: |_, _| Plan::EMPTY,
@@ -83,7 +85,7 @@ impl WorkloadController {
                 add(Key::new(change.key.namespace(), name));
             }
         }
-        if change.resource == self.resource {
+        if change.resource == self.resource && (self.is_relevant)(change) {
             add(change.key.clone());
         }
         if self.adopts == Some(change.resource)

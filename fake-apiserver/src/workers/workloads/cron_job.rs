@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::controller::WorkloadController;
-use super::plan::{Plan, Regarding, Told, Write, controller_reference};
+use super::plan::{Plan, Regarding, Told, Write, controller_reference, object_of};
 use super::pods::{annotation, created, plus, spec, status, time};
 use super::resource::{Resource, Target};
 use super::schedule::Schedule;
@@ -37,24 +37,52 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let jobs: Vec<&Arc<Object>> = sees.cluster.owned_by(Resource::Job, cron.uid()).collect();
     let mut next = status(cron).clone();
-    note_finished(cron, &jobs, &mut next, &mut plan);
-    let unfinished = jobs.iter().copied().filter(|it| outcome(it).is_none());
-    let (mut active, unexpected): (Vec<_>, Vec<_>) = unfinished.partition(|it| is_own(cron, it));
-    for job in unexpected {
-        let message = format!("Saw a job that the controller did not create or forgot: {}", job.name());
-        plan.warn((Resource::CronJob, cron), COMPONENT, "UnexpectedJob", message);
+    for job in clean_up(cron, &jobs, &mut plan) {
+        drop_active(&mut next, job);
     }
-    active.sort_by_key(|it| (created(it), it.name().to_owned()));
-    note_missing(cron, &jobs, sees, &mut plan);
-    put_active(&active, &mut next);
-    if !cron.is_terminating() {
-        clean_up(cron, &jobs, &mut plan);
-        if Cursor::root(cron).flag("spec.suspend") != Some(true) {
-            schedule(cron, &active, &mut next, sees, &mut plan);
+    note_finished(cron, &jobs, &mut next, &mut plan);
+    note_missing(cron, &jobs, sees, &mut next, &mut plan);
+    let is_known = |job: &Object| Cursor::root(cron).maps("status.active").any(|it| is_reference(it, job));
+    for job in jobs.iter().filter(|it| outcome(it).is_none() && !is_known(it)) {
+        if annotation(job, SCHEDULED).is_none() {
+            let message = format!("Saw a job that the controller did not create or forgot: {}", job.name());
+            plan.warn((Resource::CronJob, cron), COMPONENT, "UnexpectedJob", message);
+        } else if !job.is_terminating() {
+            // The status that lists this Job was not written.
+            add_active(&mut next, job);
         }
+    }
+    if !cron.is_terminating() && Cursor::root(cron).flag("spec.suspend") != Some(true) {
+        return schedule(cron, &jobs, next, sees, plan);
     }
     plan.status(Resource::CronJob, cron, next);
     plan
+}
+
+/// Returns `true` if a reference in `status.active` refers to a Job.
+fn is_reference(reference: &Map, job: &Object) -> bool {
+    Cursor::root(reference).text("uid") == job.uid()
+}
+
+/// Adds a Job to the list of active Jobs.
+pub(crate) fn add_active(status: &mut Map, job: &Object) {
+    let reference = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": job.name(), "namespace": job.namespace(), "uid": job.uid(),
+        "resourceVersion": job.meta_str("resourceVersion"),
+    });
+    let mut list = Cursor::root(status).list("active").to_vec();
+    list.push(reference);
+    status.insert("active".into(), list.into());
+}
+
+/// Removes a Job from the list of active Jobs.
+fn drop_active(status: &mut Map, uid: &str) {
+    let mut list = Cursor::root(status).list("active").to_vec();
+    list.retain(|it| it["uid"] != uid);
+    match list.is_empty() {
+        true => drop(status.remove("active")),
+        false => drop(status.insert("active".into(), list.into())),
+    }
 }
 
 /// Returns `Complete` or `Failed`, if the Job has ended.
@@ -64,34 +92,27 @@ fn outcome(job: &Object) -> Option<&'static str> {
         .find(|kind| find_condition(status(job), kind).is_some_and(|it| Cursor::root(it).text("status") == "True"))
 }
 
-/// Returns `true` if a Job is known as active, or if this controller created it.
-fn is_own(cron: &Object, job: &Object) -> bool {
-    let mut known = Cursor::root(cron).maps("status.active");
-    known.any(|it| Cursor::root(it).text("uid") == job.uid()) || annotation(job, SCHEDULED).is_some()
-}
-
-/// Writes Events about active Jobs that no longer exist.
-fn note_missing(cron: &Object, jobs: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
-    for known in Cursor::root(cron).maps("status.active").map(Cursor::root) {
-        let name = known.text("name");
-        let is_owned = jobs.iter().any(|it| it.uid() == known.text("uid"));
+/// Removes active Jobs that no longer exist, and writes Events about them.
+fn note_missing(cron: &Object, jobs: &[&Arc<Object>], sees: &Sees<'_>, next: &mut Map, plan: &mut Plan) {
+    for known in Cursor::root(cron).maps("status.active") {
+        let name = Cursor::root(known).text("name");
+        let is_owned = jobs.iter().any(|it| is_reference(known, it));
         if !is_owned && sees.cluster.find(Resource::Job, cron.namespace(), name).is_none() {
             let message = format!("Active job went missing: {name}");
             plan.note((Resource::CronJob, cron), COMPONENT, "MissingJob", message);
+            drop_active(next, Cursor::root(known).text("uid"));
         }
     }
 }
 
-/// Writes Events about Jobs that ended since the last sync.
+/// Removes the Jobs that ended since the last sync from the active Jobs, and writes Events about them.
 fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut Map, plan: &mut Plan) {
     for job in jobs {
         let Some(outcome) = outcome(job) else { continue };
-        let was_active = Cursor::root(cron)
-            .maps("status.active")
-            .any(|it| Cursor::root(it).text("uid") == job.uid());
-        if was_active {
+        if Cursor::root(next).maps("active").any(|it| is_reference(it, job)) {
             let message = format!("Saw completed job: {}, condition: {outcome}", job.name());
             plan.note((Resource::CronJob, cron), COMPONENT, "SawCompletedJob", message);
+            drop_active(next, job.uid());
         }
         let at = Cursor::root(job).text("status.completionTime");
         if outcome == "Complete" && at > Cursor::root(next).text("lastSuccessfulTime") {
@@ -100,38 +121,9 @@ fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut Map, plan: &mu
     }
 }
 
-fn put_active(active: &[&Arc<Object>], next: &mut Map) {
-    let reference = |job: &&Arc<Object>| {
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job", "name": job.name(), "namespace": job.namespace(),
-            "uid": job.uid(), "resourceVersion": known_version(job),
-        })
-    };
-    // References to Jobs are written once and not updated afterwards.
-    let old = next
-        .remove("active")
-        .and_then(|it| it.as_array().cloned())
-        .unwrap_or_default();
-    let list: Vec<Value> = active
-        .iter()
-        .map(|job| {
-            old.iter()
-                .find(|it| it["uid"] == job.uid())
-                .cloned()
-                .unwrap_or_else(|| reference(job))
-        })
-        .collect();
-    if !list.is_empty() {
-        next.insert("active".into(), list.into());
-    }
-}
-
-fn known_version(job: &Object) -> &str {
-    job.meta_str("resourceVersion")
-}
-
-/// Deletes the oldest finished Jobs beyond the history limits.
-fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
+/// Deletes the oldest finished Jobs beyond the history limits, and returns their uids.
+fn clean_up<'a>(cron: &Object, jobs: &[&'a Arc<Object>], plan: &mut Plan) -> Vec<&'a str> {
+    let mut deleted = Vec::new();
     for (kind, field, default) in [
         ("Complete", "successfulJobsHistoryLimit", 3),
         ("Failed", "failedJobsHistoryLimit", 1),
@@ -150,15 +142,17 @@ fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
             delete(cron, job, plan);
+            deleted.push(job.uid());
         }
     }
+    deleted
 }
 
 fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
     let told = Told {
         about: Regarding::of(Resource::CronJob, cron),
         component: COMPONENT,
-        success: ("SuccessfulDelete", "Deleted job {}".to_owned()),
+        success: Some(("SuccessfulDelete", "Deleted job {}".to_owned())),
         failure: ("FailedDelete", "Deleted job: {}".to_owned()),
     };
     plan.writes.push(Write::Delete {
@@ -169,13 +163,60 @@ fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
     });
 }
 
-/// Creates a Job if one is due, and schedules the next sync.
-fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<'_>, plan: &mut Plan) {
+/// Creates a Job if one is due, schedules the next sync, and writes the status.
+fn schedule(cron: &Object, jobs: &[&Arc<Object>], mut next: Map, sees: &Sees<'_>, mut plan: Plan) -> Plan {
+    let Some(due) = due(cron, sees, &mut plan) else {
+        plan.status(Resource::CronJob, cron, next);
+        return plan;
+    };
     let about = (Resource::CronJob, cron);
-    let zone = spec(cron).get("timeZone").and_then(Value::as_str);
-    let Some(schedule) = Schedule::parse(Cursor::root(cron).text("spec.schedule"), zone) else {
+    let name = format!("{}-{}", cron.name(), due.as_second() / 60);
+    let is_listed = Cursor::root(&next)
+        .maps("active")
+        .any(|it| Cursor::root(it).text("name") == name);
+    let is_processed = is_listed || time(Cursor::root(cron).text("status.lastScheduleTime")) == Some(due);
+    let policy = Cursor::root(cron).text("spec.concurrencyPolicy");
+    if is_processed {
+        plan.status(Resource::CronJob, cron, next);
+        return plan;
+    }
+    if policy == "Forbid" && !Cursor::root(&next).is_empty("active") {
+        let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+        plan.note(about, COMPONENT, "JobAlreadyActive", message.to_owned());
+        plan.status(Resource::CronJob, cron, next);
+        return plan;
+    }
+    if policy == "Replace" {
+        let active = next.clone();
+        let is_active = |job: &&&Arc<Object>| Cursor::root(&active).maps("active").any(|it| is_reference(it, job));
+        for job in jobs.iter().filter(is_active) {
+            delete(cron, job, &mut plan);
+            drop_active(&mut next, job.uid());
+        }
+    }
+    let scheduled = entropy::seconds(due);
+    match sees.cluster.find(Resource::Job, cron.namespace(), &name) {
+        None => create(cron, &name, due, next, &mut plan),
+        // Only the write of the status is repeated if an earlier one failed.
+        Some(job) if jobs.iter().any(|it| it.uid() == job.uid()) => {
+            if outcome(job).is_none() {
+                add_active(&mut next, job);
+            }
+            next.insert("lastScheduleTime".into(), scheduled.into());
+            plan.status(Resource::CronJob, cron, next);
+        }
+        Some(_) => plan.status(Resource::CronJob, cron, next),
+    }
+    plan
+}
+
+/// Returns the time of the Job that should be created now, and schedules the next sync.
+fn due(cron: &Object, sees: &Sees<'_>, plan: &mut Plan) -> Option<Timestamp> {
+    let about = (Resource::CronJob, cron);
+    let Some(schedule) = Schedule::parse(Cursor::root(cron).text("spec.schedule"), zone(cron)) else {
         let message = format!("unparseable schedule: {:?}", Cursor::root(cron).text("spec.schedule"));
-        return plan.warn(about, COMPONENT, "UnparseableSchedule", message);
+        plan.warn(about, COMPONENT, "UnparseableSchedule", message);
+        return None;
     };
     let last = time(Cursor::root(cron).text("status.lastScheduleTime"));
     let deadline = Cursor::root(cron).integer("spec.startingDeadlineSeconds");
@@ -188,32 +229,18 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut Map, sees: &Sees<
     if let Some(at) = schedule.next(due.unwrap_or(earliest)) {
         plan.look_again(at);
     }
-    let Some(due) = due else {
-        return;
-    };
+    let due = due?;
     if deadline.is_some_and(|seconds| plus(due, seconds) < sees.now) {
         let message = format!("Missed scheduled time to start a job: {}", rfc1123(due));
-        return plan.warn(about, COMPONENT, "MissSchedule", message);
+        plan.warn(about, COMPONENT, "MissSchedule", message);
+        return None;
     }
-    let name = format!("{}-{}", cron.name(), due.as_second() / 60);
-    if last == Some(due) || sees.cluster.find(Resource::Job, cron.namespace(), &name).is_some() {
-        next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
-        return;
-    }
-    match Cursor::root(cron).text("spec.concurrencyPolicy") {
-        "Forbid" if !active.is_empty() => {
-            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return plan.note(about, COMPONENT, "JobAlreadyActive", message.to_owned());
-        }
-        "Replace" => {
-            for job in active.iter().filter(|it| !it.is_terminating()) {
-                delete(cron, job, plan);
-            }
-        }
-        _ => {}
-    }
-    create(cron, &name, due, zone, plan);
-    next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
+    Some(due)
+}
+
+/// Returns the time zone of the schedule, if it is set.
+fn zone(cron: &Object) -> Option<&str> {
+    spec(cron).get("timeZone").and_then(Value::as_str)
 }
 
 /// Returns the last scheduled time between `earliest` and now.
@@ -265,7 +292,8 @@ fn latest_missed(
     latest
 }
 
-fn create(cron: &Object, name: &str, due: Timestamp, zone: Option<&str>, plan: &mut Plan) {
+/// Plans the creation of a Job, and the status that lists it.
+fn create(cron: &Object, name: &str, due: Timestamp, status: Map, plan: &mut Plan) {
     let template = Cursor::root(cron).map_or_empty("spec.jobTemplate");
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
@@ -274,15 +302,21 @@ fn create(cron: &Object, name: &str, due: Timestamp, zone: Option<&str>, plan: &
         "annotations": Cursor::root(meta).map_or_empty("annotations"),
         "ownerReferences": [controller_reference(Resource::CronJob, cron)],
     });
-    metadata["annotations"][SCHEDULED] = within(due, zone).into();
+    metadata["annotations"][SCHEDULED] = within(due, zone(cron)).into();
     let told = Told {
         about: Regarding::of(Resource::CronJob, cron),
         component: COMPONENT,
-        success: ("SuccessfulCreate", "Created job {}".to_owned()),
+        success: Some(("SuccessfulCreate", "Created job {}".to_owned())),
         failure: ("FailedCreate", "Error creating job: {}".to_owned()),
     };
     let job = json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")});
-    plan.create_and_tell(Resource::Job, job, Some(told));
+    plan.writes.push(Write::CreateActive {
+        job: object_of(Resource::Job, job),
+        told,
+        cron: Target::of(Resource::CronJob, cron),
+        status,
+        scheduled: entropy::seconds(due),
+    });
 }
 
 /// Formats a time in a time zone, by default in UTC, like Go's RFC3339.

@@ -1,16 +1,18 @@
 //! PodDisruptionBudgets: computes the number of evictions that they allow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::controller::{Changed, WorkloadController};
+use super::go_text::go_selector;
 use super::plan::Plan;
-use super::pods::{generation, is_ready, plus, scaled, spec, status, time};
+use super::pods::{condition, generation, is_finished, is_ready, plus, scaled, spec, status, time};
 use super::resource::{Resource, key_of};
+use super::scale::{SCALABLE, ScaleError, group, scale_of};
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
-use crate::api::json::{Map, Value};
+use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
@@ -20,14 +22,56 @@ const COMPONENT: &str = "disruption-controller";
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "disruption",
-    &[WorkloadController {
-        concerns,
-        ..WorkloadController::new(Resource::PodDisruptionBudget, COMPONENT, sync)
-    }],
+    &[
+        WorkloadController {
+            concerns,
+            ..WorkloadController::new(Resource::PodDisruptionBudget, COMPONENT, sync)
+        },
+        WorkloadController {
+            is_relevant: |change| {
+                change
+                    .new
+                    .is_some_and(|pod| condition(pod, "DisruptionTarget").is_some())
+            },
+            ..WorkloadController::new(Resource::Pod, COMPONENT, reset_stale)
+        },
+    ],
 );
 
 /// Time in seconds after which an eviction is treated as failed if the Pod has not been deleted.
 const DELETION_TIMEOUT: i64 = 120;
+
+/// Time in seconds after which a Pod that should be deleted, but is not, is no longer marked.
+const STALE_TIMEOUT: i64 = 120;
+
+/// Resets the condition `DisruptionTarget` of a Pod that was not deleted (Go's `syncStalePodDisruption`).
+fn reset_stale(pod: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(target) = condition(pod, "DisruptionTarget") else {
+        return plan;
+    };
+    let target = Cursor::root(target);
+    let is_set = target.text("status") == "True" && target.text("reason") != "TerminationByKubelet";
+    if !is_set || pod.is_terminating() || is_finished(pod) {
+        return plan;
+    }
+    let since = time(target.text("lastTransitionTime"));
+    if let Some(at) = since.map(|it| plus(it, STALE_TIMEOUT)).filter(|at| *at > sees.now) {
+        plan.look_again(at);
+        return plan;
+    }
+    let mut next = status(pod).clone();
+    let mut list = conditions(&next);
+    for it in list.iter_mut().filter(|it| it["type"] == "DisruptionTarget") {
+        *it = json!({
+            "type": "DisruptionTarget", "status": "False", "lastProbeTime": null, "lastTransitionTime": sees.stamp(),
+            "observedGeneration": generation(pod),
+        });
+    }
+    next.insert("conditions".into(), list.into());
+    plan.status(Resource::Pod, pod, next);
+    plan
+}
 
 /// Enqueues the budgets that select a Pod.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
@@ -50,6 +94,10 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
         sees.cluster.selected(Resource::Pod, budget.namespace(), &it)
     });
     let pods: Vec<&Object> = pods.into_iter().map(|it| &**it).collect();
+    let about = (Resource::PodDisruptionBudget, budget);
+    if pods.is_empty() {
+        plan.note(about, COMPONENT, "NoPods", "No matching pods found".to_owned());
+    }
     let (expected, desired) = match wanted(budget, &pods, sees) {
         Ok(numbers) => numbers,
         Err(why) => {
@@ -57,6 +105,15 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
             return plan;
         }
     };
+    if counts_controllers(budget) && pods.iter().any(|it| controller_of(it).is_none()) {
+        let selector = go_selector(Cursor::root(budget).map("spec.selector"));
+        let message = format!(
+            "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, \
+             the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
+             these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
+        );
+        plan.warn(about, COMPONENT, "UnmanagedPods", message);
+    }
     let disrupted = still_disrupted(budget, &pods, sees, &mut plan);
     let healthy = pods
         .iter()
@@ -83,19 +140,23 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     } else {
         ("False", "InsufficientPods")
     };
-    put_allowed(budget, &mut next, [word, reason, ""], sees);
+    put_allowed(budget, &mut next, [word, reason, ""], generation(budget), sees);
     plan.status(Resource::PodDisruptionBudget, budget, next);
     plan
 }
 
-/// Sets the condition `DisruptionAllowed`: its status, reason and message.
-fn put_allowed(budget: &Object, next: &mut Map, [word, reason, message]: [&str; 3], sees: &Sees<'_>) {
+/// Sets the condition `DisruptionAllowed`: its status, reason and message, and the observed generation.
+fn put_allowed(budget: &Object, next: &mut Map, [word, reason, message]: [&str; 3], observed: i64, sees: &Sees<'_>) {
     let mut list = conditions(status(budget));
     let condition = new_condition("DisruptionAllowed", word, reason, message, &sees.stamp());
     put_condition(&mut list, condition);
-    for it in list.iter_mut().filter(|it| it["type"] == "DisruptionAllowed") {
-        it["observedGeneration"] = generation(budget).into();
-        it["message"] = message.into();
+    let allowed = list.iter_mut().filter_map(Value::as_object_mut);
+    for it in allowed.filter(|it| Cursor::root(it).text("type") == "DisruptionAllowed") {
+        match observed {
+            0 => drop(it.remove("observedGeneration")),
+            observed => drop(it.insert("observedGeneration".into(), observed.into())),
+        }
+        it.insert("message".into(), message.into());
     }
     next.insert("conditions".into(), list.into());
 }
@@ -107,7 +168,9 @@ fn fail(budget: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     for field in ["currentHealthy", "desiredHealthy", "expectedPods"] {
         next.entry(field).or_insert_with(|| 0.into());
     }
-    put_allowed(budget, &mut next, ["False", "SyncFailed", why], sees);
+    // Only a successful sync changes the observed generation.
+    let observed = Cursor::root(&next).integer("observedGeneration").unwrap_or(0);
+    put_allowed(budget, &mut next, ["False", "SyncFailed", why], observed, sees);
     plan.status(Resource::PodDisruptionBudget, budget, next);
     let message = format!("Failed to calculate the number of expected pods: {why}");
     let about = (Resource::PodDisruptionBudget, budget);
@@ -133,52 +196,63 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> Result<(i64, i6
     })
 }
 
-/// Returns `true` if the controller of a Pod belongs to this group. A custom resource may have the kind of a built-in
-/// one.
-fn has_controller_in(wanted: &str, pod: &Object) -> bool {
+/// Returns `true` if the number of expected Pods is determined by the controllers of the Pods.
+fn counts_controllers(budget: &Object) -> bool {
+    let rules = spec(budget);
+    Cursor::root(rules).is_set("maxUnavailable") || matches!(rules.get("minAvailable"), Some(Value::String(_)))
+}
+
+/// Returns the `apiVersion` of the controller of a Pod; empty if it has none.
+fn version_of_controller(pod: &Object) -> &str {
     let owners = pod
         .metadata()
         .into_iter()
         .flat_map(|it| Cursor::root(it).maps("ownerReferences"));
     let mut controllers = owners.filter(|it| Cursor::root(it).flag("controller") == Some(true));
-    controllers.any(|it| group(Cursor::root(it).text("apiVersion")) == wanted)
+    controllers.next().map_or("", |it| Cursor::root(it).text("apiVersion"))
 }
 
-/// Returns the group of an `apiVersion`; empty for the core group.
-fn group(version: &str) -> &str {
-    version.split_once('/').map_or("", |it| it.0)
-}
-
-/// Returns the total replicas of the Deployments, ReplicaSets, ReplicationControllers and StatefulSets that control the
-/// Pods. Pods without a controller, or with a controller of a kind that workers do not read, are not counted. Fails for
-/// a controller that cannot be scaled or does not exist (Go's `getExpectedScale`).
+/// Returns the total replicas of the controllers of the Pods. Pods without a controller are not counted. Fails for a
+/// controller that cannot be scaled or does not exist (Go's `getExpectedScale`).
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> Result<i64, String> {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
+    let mut known: BTreeSet<&str> = BTreeSet::new();
     for pod in pods {
-        let Some((kind, name, uid)) = controller_of(pod) else {
+        let Some((kind, name, uid)) = controller_of(pod).filter(|(.., uid)| known.insert(uid)) else {
             continue;
         };
-        let Some(resource) = Resource::of_kind(kind).filter(|it| has_controller_in(group(it.api_version()), pod))
-        else {
-            continue;
+        let version = version_of_controller(pod);
+        let builtin = SCALABLE
+            .into_iter()
+            .find(|it| it.kind() == kind && group(it.api_version()) == group(version));
+        let found = match builtin {
+            Some(resource) => size_of(resource, pod.namespace(), name, uid, sees),
+            None => size_of_other(version, kind, &Key::new(pod.namespace(), name), uid, sees)?,
         };
-        let scalable = [
-            Resource::Deployment,
-            Resource::ReplicaSet,
-            Resource::ReplicationController,
-            Resource::StatefulSet,
-        ];
-        if !scalable.contains(&resource) {
-            return Err(format!(
-                "{} does not implement the scale subresource",
-                resource.plural()
-            ));
-        }
-        let found = size_of(resource, pod.namespace(), name, uid, sees);
         let (uid, size) = found.ok_or_else(|| format!("found no controllers for pod {:?}", pod.name()))?;
         sizes.insert(uid, size);
     }
     Ok(sizes.values().sum())
+}
+
+/// Returns the uid and the size of an object of another resource; `None` if it does not exist (Go's
+/// `getScaleController`).
+fn size_of_other(
+    version: &str,
+    kind: &str,
+    key: &Key,
+    uid: &str,
+    sees: &Sees<'_>,
+) -> Result<Option<(String, i64)>, String> {
+    match scale_of(version, kind, key, sees) {
+        Ok(scale) => Ok((scale.uid == uid).then_some((scale.uid, scale.replicas))),
+        Err(ScaleError::Missing { .. }) => Ok(None),
+        Err(ScaleError::Unsupported(resource)) => Err(format!("{resource} does not implement the scale subresource")),
+        Err(ScaleError::UnknownKind { kind, version }) => {
+            Err(format!("no matches for kind {kind:?} in version {version:?}"))
+        }
+        Err(ScaleError::Invalid(why)) => Err(why),
+    }
 }
 
 fn size_of(resource: Resource, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) -> Option<(String, i64)> {
@@ -216,6 +290,11 @@ fn still_disrupted(budget: &Object, pods: &[&Object], sees: &Sees<'_>, plan: &mu
         if ends > sees.now {
             plan.look_again(ends);
             left.insert(pod.name().to_owned(), at.clone());
+        } else {
+            // Kubernetes writes the namespace twice.
+            let namespace = budget.namespace();
+            let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
+            plan.warn((Resource::Pod, pod), COMPONENT, "NotDeleted", message);
         }
     }
     left

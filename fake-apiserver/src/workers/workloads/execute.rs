@@ -1,23 +1,27 @@
 //! Executes a plan: sends its writes as requests of the controller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::plan::{Note, Told, Write};
+use super::cron_job::add_active;
+use super::plan::{Note, Rescale, Told, Write};
 use super::recorder::{Recorded, Recorder};
 use super::resource::{Resource, Target};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::storage::Key;
-use crate::workers::{Api, RequestFailure};
+use crate::workers::{Api, Identity, RequestFailure};
 
 /// Executes the plan of one controller.
 pub(super) struct Executor<'a> {
     pub(super) api: Api<'a>,
     pub(super) recorder: &'a mut Recorder,
+    /// Identities of other accounts, by name.
+    pub(super) accounts: &'a BTreeMap<&'static str, Identity>,
     /// The object that this plan has last written.
     pub(super) latest: Option<(Target, Object)>,
     /// Reason why an object could not be created or deleted, for the status of its owner.
@@ -33,41 +37,91 @@ impl Executor<'_> {
     ) -> Result<(), RequestFailure> {
         for write in writes {
             match write {
-                Write::Create { resource, object, told } => self.create(resource, object, told).await?,
-                Write::Merge { at, subresource, patch } => {
-                    let done = self.merge(&at, subresource, &patch, read).await;
-                    tolerate(done)?;
+                Write::As { account, writes } => {
+                    let own = self.api;
+                    if let Some(identity) = self.accounts.get(account) {
+                        self.api.identity = identity;
+                    }
+                    let mut done = Ok(());
+                    for write in writes {
+                        if done.is_ok() {
+                            done = self.send(write, read).await;
+                        }
+                    }
+                    self.api = own;
+                    done?;
                 }
-                Write::Token { at, mut patch, claims } => {
-                    let token = self.api.sign(&claims).map_err(RequestFailure::new)?;
-                    patch["data"]["token"] = BASE64_STANDARD.encode(token).into();
-                    tolerate(self.merge(&at, "", &patch, read).await)?;
-                }
-                Write::Patch {
-                    at,
-                    subresource,
-                    kind,
-                    patch,
-                } => {
-                    let resource = at.resource.storage();
-                    let done = self.api.patch(resource, &subresource, &at.key, kind, &patch).await;
-                    tolerate(done.map(drop))?;
-                }
-                Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
-                Write::Delete {
-                    at,
-                    grace,
-                    propagation,
-                    told,
-                } => self.delete(&at, grace, propagation, told).await?,
-                Write::Bind { pod, node } => tolerate(self.bind(&pod, &node).await)?,
-                Write::Note(note) => self.note(&note).await,
+                write => self.send(write, read).await?,
             }
         }
         Ok(())
     }
 
-    async fn create(&mut self, resource: Resource, object: Object, told: Option<Told>) -> Result<(), RequestFailure> {
+    /// Sends a write.
+    async fn send(
+        &mut self,
+        write: Write,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), RequestFailure> {
+        match write {
+            Write::Create { resource, object, told } => drop(self.create(resource, object, told).await?),
+            Write::CreateActive {
+                job,
+                told,
+                cron,
+                mut status,
+                scheduled,
+            } => {
+                let created = self.create(Resource::Job, job, Some(told)).await;
+                if let Ok(Some(job)) = &created {
+                    add_active(&mut status, job);
+                    status.insert("lastScheduleTime".into(), scheduled.into());
+                }
+                tolerate(self.status(&cron, Value::Object(status), read).await)?;
+                created?;
+            }
+            Write::Merge { at, subresource, patch } => {
+                let done = self.merge(&at, subresource, &patch, read).await;
+                tolerate(done)?;
+            }
+            // Writes are only nested once.
+            Write::As { .. } => {}
+            Write::Scale(rescale) => self.rescale(*rescale, read).await?,
+            Write::Token { at, mut patch, claims } => {
+                let token = self.api.sign(&claims).map_err(RequestFailure::new)?;
+                patch["data"]["token"] = BASE64_STANDARD.encode(token).into();
+                tolerate(self.merge(&at, "", &patch, read).await)?;
+            }
+            Write::Patch {
+                at,
+                subresource,
+                kind,
+                patch,
+            } => {
+                let resource = at.resource.storage();
+                let done = self.api.patch(resource, &subresource, &at.key, kind, &patch).await;
+                tolerate(done.map(drop))?;
+            }
+            Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
+            Write::Delete {
+                at,
+                grace,
+                propagation,
+                told,
+            } => self.delete(&at, grace, propagation, told).await?,
+            Write::Bind { pod, node } => tolerate(self.bind(&pod, &node).await)?,
+            Write::Note(note) => self.note(&note).await,
+        }
+        Ok(())
+    }
+
+    /// Creates an object and returns it; `None` if it exists, or if its namespace is being deleted.
+    async fn create(
+        &mut self,
+        resource: Resource,
+        object: Object,
+        told: Option<Told>,
+    ) -> Result<Option<Object>, RequestFailure> {
         let namespace = object.namespace().to_owned();
         match self
             .api
@@ -75,13 +129,13 @@ impl Executor<'_> {
             .await
         {
             Ok(made) => {
-                if let Some(told) = told {
-                    self.note(&succeeded(told, made.name())).await;
+                if let Some(note) = told.and_then(|it| succeeded(it, made.name())) {
+                    self.note(&note).await;
                 }
-                Ok(())
+                Ok(Some(made))
             }
             // The namespace is being deleted together with the owner of this object, so nothing needs to be created.
-            Err(failure) if failure.is_namespace_terminating() || failure.is_already_exists() => Ok(()),
+            Err(failure) if failure.is_namespace_terminating() || failure.is_already_exists() => Ok(None),
             Err(failure) => {
                 if let Some(told) = told {
                     self.refused = Some(failure.message.clone());
@@ -90,6 +144,34 @@ impl Executor<'_> {
                 Err(failure)
             }
         }
+    }
+
+    async fn rescale(
+        &mut self,
+        rescale: Rescale,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), RequestFailure> {
+        let patch = json!({"spec": {"replicas": rescale.replicas}});
+        let done = self
+            .api
+            .patch(&rescale.storage, "scale", &rescale.key, PatchKind::Merge, &patch)
+            .await;
+        let (mut note, mut status) = if done.is_ok() { rescale.success } else { rescale.failure };
+        if let Err(failure) = &done {
+            note.message = note.message.replace("{}", &failure.message);
+            let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+            for condition in conditions.into_iter().flatten() {
+                if let Some(message) = condition["message"]
+                    .as_str()
+                    .map(|it| it.replace("{}", &failure.message))
+                {
+                    condition["message"] = message.into();
+                }
+            }
+        }
+        self.note(&note).await;
+        // The next evaluation tries again, so a refusal is not retried earlier.
+        tolerate(self.status(&rescale.at, Value::Object(status), read).await)
     }
 
     async fn delete(
@@ -107,8 +189,8 @@ impl Executor<'_> {
         };
         match self.api.delete(at.resource.storage(), &at.key, &options).await {
             Ok(()) => {
-                if let Some(told) = told {
-                    self.note(&succeeded(told, at.key.name())).await;
+                if let Some(note) = told.and_then(|it| succeeded(it, at.key.name())) {
+                    self.note(&note).await;
                 }
                 Ok(())
             }
@@ -236,16 +318,16 @@ fn tolerate(done: Result<(), RequestFailure>) -> Result<(), RequestFailure> {
     }
 }
 
-fn succeeded(told: Told, name: &str) -> Note {
-    let (reason, message) = told.success;
-    Note {
+fn succeeded(told: Told, name: &str) -> Option<Note> {
+    let (reason, message) = told.success?;
+    Some(Note {
         about: told.about,
         component: told.component,
         host: String::new(),
         is_warning: false,
         reason: reason.into(),
         message: message.replace("{}", name),
-    }
+    })
 }
 
 fn failed(told: Told, why: &str) -> Note {

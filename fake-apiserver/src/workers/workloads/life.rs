@@ -39,6 +39,8 @@ pub(crate) struct Workloads {
     recorder: Recorder,
     /// The reason why the last creation or deletion of an object failed, by task.
     failures: BTreeMap<Task, String>,
+    /// Removed Nodes and Services, until their tasks have been synced.
+    removed: BTreeMap<Task, Arc<Object>>,
     identities: BTreeMap<&'static str, Identity>,
 }
 
@@ -51,6 +53,7 @@ impl Workloads {
             cluster: Cluster::default(),
             recorder: Recorder::default(),
             failures: BTreeMap::new(),
+            removed: BTreeMap::new(),
             identities: BTreeMap::new(),
         }
     }
@@ -62,9 +65,11 @@ impl Workloads {
         };
         let sees = Sees {
             cluster: &self.cluster,
+            api: Some(*api),
             now: api.now(),
             version: api.version(),
             failure: self.failures.get(task).map(String::as_str),
+            removed: self.removed.get(task),
         };
         let Some(object) = self.cluster.get(task.resource, &task.key) else {
             return (controller.gone)(&task.key, &sees);
@@ -124,8 +129,19 @@ impl Controller for Workloads {
             old: old.as_deref(),
             new: new.as_deref(),
         };
+        let removed = old
+            .as_ref()
+            .filter(|_| new.is_none() && matches!(resource, Resource::Node | Resource::Service));
         for worker in &self.workers {
             for controller in worker.workloads() {
+                if let Some(removed) = removed.filter(|_| controller.resource == resource) {
+                    let task = Task {
+                        worker: *worker,
+                        resource,
+                        key: key.clone(),
+                    };
+                    self.removed.insert(task, Arc::clone(removed));
+                }
                 controller.keys(&changed, &self.cluster, &mut |key| {
                     queue.add(Task {
                         worker: *worker,
@@ -163,6 +179,7 @@ impl Controller for Workloads {
             context.queue.add_after(task.clone(), wait);
         }
         if plan.writes.is_empty() {
+            self.removed.remove(&task);
             self.failures.remove(&task);
             return Ok(());
         }
@@ -181,19 +198,33 @@ impl Controller for Workloads {
             return Ok(());
         };
         let identity = self.identity(controller.sender, node);
-        let Self { cluster, recorder, .. } = self;
+        for write in &plan.writes {
+            if let Write::As { account, .. } = write {
+                self.identity(Sender::Account(account), None);
+            }
+        }
+        let Self {
+            cluster,
+            recorder,
+            identities,
+            ..
+        } = self;
         let mut executor = Executor {
             api: Api {
                 identity: &identity,
                 ..context.api
             },
             recorder,
+            accounts: identities,
             latest: None,
             refused: None,
         };
         let seen: &Cluster = cluster;
         let read = |at: &super::resource::Target| -> Option<Arc<Object>> { seen.get(at.resource, &at.key).cloned() };
         let done = executor.run(plan.writes, &read).await;
+        if done.is_ok() {
+            self.removed.remove(&task);
+        }
         match executor.refused.take() {
             Some(why) => drop(self.failures.insert(task.clone(), why)),
             None => drop(self.failures.remove(&task)),
@@ -215,13 +246,19 @@ impl Workloads {
     ) -> Result<(), RequestFailure> {
         let mut writes = self.plan(task, &context.api).writes;
         writes.retain(|it| matches!(it, Write::Status { at, .. } if at.resource == task.resource));
-        let Self { cluster, recorder, .. } = self;
+        let Self {
+            cluster,
+            recorder,
+            identities,
+            ..
+        } = self;
         let mut executor = Executor {
             api: Api {
                 identity,
                 ..context.api
             },
             recorder,
+            accounts: identities,
             latest: None,
             refused: None,
         };

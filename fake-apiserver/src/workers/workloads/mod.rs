@@ -8,6 +8,8 @@ mod plan;
 mod controller;
 mod pods;
 mod hash;
+mod scale;
+mod go_text;
 mod back_off;
 mod fit;
 mod node_rules;

@@ -9,6 +9,7 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, PropagationPolicy};
 use crate::registry::types::cursor::Cursor;
+use crate::storage::Key;
 
 /// A write of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,19 @@ pub(crate) enum Write {
         object: Object,
         told: Option<Told>,
     },
+    /// Creates a Job of a CronJob, and then writes the status of the CronJob, which lists the Job as active.
+    CreateActive {
+        job: Object,
+        told: Told,
+        cron: Target,
+        status: Map,
+        /// The scheduled time of the Job.
+        scheduled: String,
+    },
+    /// Sends the writes as another service account in `kube-system`.
+    As { account: &'static str, writes: Vec<Write> },
+    /// Sets the number of replicas through the subresource `scale`.
+    Scale(Box<Rescale>),
     /// Merges a patch with a new token for these claims into a Secret.
     Token { at: Target, patch: Value, claims: Value },
     /// Applies a JSON merge patch to the object, or to its `status` subresource.
@@ -49,14 +63,29 @@ pub(crate) enum Write {
     Note(Note),
 }
 
+/// A change of the number of replicas, and the writes that depend on its success.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rescale {
+    /// The name of the resource in storage.
+    pub(crate) storage: String,
+    pub(crate) key: Key,
+    pub(crate) replicas: i64,
+    /// The object whose status is written.
+    pub(crate) at: Target,
+    /// Event and status on success.
+    pub(crate) success: (Note, Map),
+    /// Event and conditions on failure; `{}` in their messages is replaced by the server's message.
+    pub(crate) failure: (Note, Map),
+}
+
 /// Event for an owner when an owned object is created or deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     /// The object that the Event refers to.
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
-    /// Reason and message on success; `{}` is replaced by the object's name.
-    pub(crate) success: (&'static str, String),
+    /// Reason and message on success, if an Event is written; `{}` is replaced by the object's name.
+    pub(crate) success: Option<(&'static str, String)>,
     /// Reason and message on failure; `{}` is replaced by the server's message.
     pub(crate) failure: (&'static str, String),
 }
@@ -121,18 +150,22 @@ impl Plan {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));
     }
 
+    /// Sends the writes that `add` adds as another service account in `kube-system`.
+    pub(crate) fn send_as(&mut self, account: &'static str, add: impl FnOnce(&mut Self)) {
+        let first = self.writes.len();
+        add(self);
+        let writes = self.writes.split_off(first);
+        if !writes.is_empty() {
+            self.writes.push(Write::As { account, writes });
+        }
+    }
+
     pub(crate) fn create(&mut self, resource: Resource, object: Value) {
         self.create_and_tell(resource, object, None);
     }
 
     pub(crate) fn create_and_tell(&mut self, resource: Resource, object: Value, told: Option<Told>) {
-        let mut map = match object {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        };
-        map.insert("apiVersion".into(), resource.api_version().into());
-        map.insert("kind".into(), resource.kind().into());
-        let object = Object(map);
+        let object = object_of(resource, object);
         self.writes.push(Write::Create { resource, object, told });
     }
 
@@ -186,15 +219,26 @@ impl Plan {
         reason: &'static str,
         message: String,
     ) {
-        let about = Regarding::of(about.0, about.1);
-        self.writes.push(Write::Note(Note {
-            about,
+        let note = Self::event(about, component, false, reason, message);
+        self.writes.push(Write::Note(note));
+    }
+
+    /// Returns the content of an Event.
+    pub(crate) fn event(
+        about: (Resource, &Object),
+        component: &'static str,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) -> Note {
+        Note {
+            about: Regarding::of(about.0, about.1),
             component,
             host: String::new(),
-            is_warning: false,
+            is_warning,
             reason: reason.into(),
             message,
-        }));
+        }
     }
 
     pub(crate) fn warn(
@@ -204,11 +248,20 @@ impl Plan {
         reason: &'static str,
         message: String,
     ) {
-        self.note(about, component, reason, message);
-        if let Some(Write::Note(note)) = self.writes.last_mut() {
-            note.is_warning = true;
-        }
+        let note = Self::event(about, component, true, reason, message);
+        self.writes.push(Write::Note(note));
     }
+}
+
+/// Adds the version and the kind of a resource to an object.
+pub(crate) fn object_of(resource: Resource, object: Value) -> Object {
+    let mut map = match object {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    map.insert("apiVersion".into(), resource.api_version().into());
+    map.insert("kind".into(), resource.kind().into());
+    Object(map)
 }
 
 /// Returns `true` if two statuses are equal. A null field is equal to an absent field.

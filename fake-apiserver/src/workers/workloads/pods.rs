@@ -121,14 +121,17 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) 
     json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")})
 }
 
-/// Returns the maximum restart count among the containers of a Pod.
-fn restarts(pod: &Object) -> i64 {
-    let of = |list| {
-        Cursor::root(status(pod))
-            .maps(list)
-            .filter_map(|it| Cursor::root(it).integer("restartCount"))
-    };
-    of("containerStatuses").max().unwrap_or(0)
+/// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The latter only matter if the
+/// former are equal.
+fn restarts(pod: &Object) -> (i64, i64) {
+    let is_sidecar = |it: &&Map| Cursor::root(it).text("restartPolicy") == "Always";
+    let sidecars = Cursor::root(pod).maps("spec.initContainers").filter(is_sidecar);
+    let sidecars: Vec<&str> = sidecars.map(|it| Cursor::root(it).text("name")).collect();
+    let count = |it: &Map| Cursor::root(it).integer("restartCount");
+    let of = |list| Cursor::root(status(pod)).maps(list);
+    let others = of("initContainerStatuses").filter(|it| sidecars.contains(&Cursor::root(it).text("name")));
+    let most = of("containerStatuses").filter_map(count).max().unwrap_or(0);
+    (most, others.filter_map(count).max().unwrap_or(0))
 }
 
 /// Returns the annotation `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or invalid.

@@ -91,7 +91,7 @@ pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'
     Told {
         about: Regarding::of(resource, owner),
         component,
-        success: ("SuccessfulCreate", "Created pod: {}".to_owned()),
+        success: Some(("SuccessfulCreate", "Created pod: {}".to_owned())),
         failure: ("FailedCreate", "Error creating: {}".to_owned()),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'
     Told {
         about: Regarding::of(resource, owner),
         component,
-        success: ("SuccessfulDelete", "Deleted pod: {}".to_owned()),
+        success: Some(("SuccessfulDelete", "Deleted pod: {}".to_owned())),
         failure: ("FailedDelete", "Error deleting: {}".to_owned()),
     }
 }

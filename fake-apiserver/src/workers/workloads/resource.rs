@@ -83,11 +83,6 @@ impl Resource {
             None => self.storage().to_owned(),
         }
     }
-
-    /// Returns the resource of a kind, if controllers read it.
-    pub(crate) fn of_kind(kind: &str) -> Option<Self> {
-        Self::WATCHED.iter().copied().find(|it| it.kind() == kind)
-    }
 }
 
 /// The object of a write.

@@ -14,6 +14,7 @@ use crate::api::options::PatchKind;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::cursor::Cursor;
+use crate::workers::Api;
 
 /// The finalizer that keeps a Pod of a Job until it has been counted.
 pub(crate) const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -22,10 +23,14 @@ pub(crate) const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
+    /// Access to objects of other resources; `None` in unit tests.
+    pub(crate) api: Option<Api<'a>>,
     pub(crate) now: Timestamp,
     pub(crate) version: KubernetesVersion,
     /// The reason why the last creation or deletion for this object failed.
     pub(crate) failure: Option<&'a str>,
+    /// The object of the task, if it is a Node or a Service that was removed.
+    pub(crate) removed: Option<&'a Arc<Object>>,
 }
 
 impl<'a> Sees<'a> {
@@ -51,6 +56,7 @@ impl<'a> Sees<'a> {
         let is_of_set = resource == Resource::StatefulSet;
         let is_member = |it: &Object| !is_of_set || child != Resource::Pod || super::pods::ordinal(owner, it).is_some();
         let releases = !is_of_set || child != Resource::ControllerRevision;
+        let needs_active = matches!(resource, Resource::ReplicaSet | Resource::ReplicationController);
         let mut claimed = Vec::new();
         for object in self.cluster.owned_by(child, owner.uid()) {
             if object.namespace() != owner.namespace() {
@@ -58,6 +64,8 @@ impl<'a> Sees<'a> {
             }
             if selects(selector, object) && is_member(object) {
                 claimed.push(object);
+            } else if needs_active && !super::pods::is_active(object) {
+                // Such Pods are neither counted nor released.
             } else if !owner.is_terminating() && releases {
                 let mut metadata = json!({"ownerReferences": [{"$patch": "delete", "uid": owner.uid()}]});
                 if let Some(finalizer) = finalizer {
@@ -73,7 +81,6 @@ impl<'a> Sees<'a> {
             if object.is_terminating() || !selects(selector, object) || !is_member(object) {
                 continue;
             }
-            let needs_active = matches!(resource, Resource::ReplicaSet | Resource::ReplicationController);
             if needs_active && !super::pods::is_active(object) {
                 continue;
             }

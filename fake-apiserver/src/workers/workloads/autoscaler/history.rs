@@ -3,6 +3,8 @@
 
 use jiff::Timestamp;
 
+use crate::entropy;
+
 /// Time for which recommendations and changes are kept, in seconds: the longest stabilization window.
 const KEPT_SECONDS: i64 = 3_600;
 
@@ -15,6 +17,10 @@ pub(crate) struct History {
     recommended: Vec<(Timestamp, i64)>,
     /// Changes of the number of replicas, oldest first.
     changes: Vec<(Timestamp, i64)>,
+    /// A change that the server may have refused.
+    planned: Option<(Timestamp, i64)>,
+    /// Set if the autoscaler has read the scale of its target.
+    pub(super) is_known: bool,
 }
 
 impl History {
@@ -28,10 +34,17 @@ impl History {
         self.recommended.push((now, replicas));
     }
 
-    /// Adds a change of the number of replicas.
-    pub(super) fn scaled(&mut self, now: Timestamp, change: i64) {
+    /// Plans a change of the number of replicas, which counts after the server has accepted it.
+    pub(super) fn plan(&mut self, now: Timestamp, change: i64) {
+        self.planned = Some((now, change));
+    }
+
+    /// Adds the planned change if it was accepted: `last` is the time of the last change in the status.
+    pub(super) fn settle(&mut self, now: Timestamp, last: &str) {
+        let planned = self.planned.take();
         self.changes.retain(|(at, _)| is_within(*at, now, KEPT_SECONDS));
-        self.changes.push((now, change));
+        self.changes
+            .extend(planned.filter(|(at, _)| entropy::seconds(*at) == last));
     }
 
     /// Returns the recommendations of the last `seconds` seconds.

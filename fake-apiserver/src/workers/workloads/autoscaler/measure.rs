@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
+use super::amounts::{amount, identifier, milli, quantity, requests, selector_text};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::quantity::Quantity;
-use crate::workers::workloads::cluster::selects;
 use crate::workers::workloads::kubelet::Kubelet;
-use crate::workers::workloads::pods::{is_ready, phase, spec};
+use crate::workers::workloads::pods::{condition, is_ready, phase, plus, time};
 use crate::workers::workloads::resource::Resource;
-use crate::workers::workloads::sees::{Sees, selector_of, service_selector};
+use crate::workers::workloads::scale::Scale;
+use crate::workers::workloads::sees::Sees;
 
-/// Maximum deviation of the ratio from 1 that does not cause a change, in thousandths.
+/// Default for the deviation of the ratio from 1 that does not cause a change, in thousandths.
 const TOLERANCE: i128 = 100;
+
+/// Seconds after the start of a Pod in which every unready Pod is excluded from the usage of `cpu`.
+const INITIALIZATION: i64 = 300;
+/// Seconds after the start of a Pod in which a Pod that becomes unready was never ready.
+const FIRST_READINESS: i64 = 30;
 
 /// Number of replicas that a metric recommends, with the name and the status of the metric.
 pub(super) struct Measured {
@@ -28,13 +34,58 @@ pub(super) struct Measured {
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,
+    /// Text before the message if all metrics are listed.
+    pub(super) prefix: String,
 }
 
 /// The Pods of the target.
-struct Pods<'a> {
+pub(super) struct Pods<'a> {
     all: Vec<&'a Arc<Object>>,
+    /// The desired and the observed number of replicas.
     current: i64,
+    observed: i64,
+    /// Deviations of the ratio below and above 1 that do not cause a change, in thousandths.
+    tolerances: (i128, i128),
+    sees: &'a Sees<'a>,
     kubelet: &'a Kubelet,
+}
+
+/// Sums over Pods, in thousandths, and the number of Pods.
+#[derive(Clone, Copy)]
+struct Sums {
+    used: i128,
+    requested: i128,
+    count: i128,
+}
+
+/// The desired usage of Pods.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// A percentage of the requests.
+    Percent(i128),
+    /// An average amount in thousandths.
+    Average(i128),
+}
+
+impl Wanted {
+    /// Returns the usage in the unit of the target, rounded down, and the target.
+    fn ratio(self, sums: Sums) -> (i128, i128) {
+        match self {
+            Self::Percent(target) => (
+                (sums.used * 100).checked_div(sums.requested).unwrap_or(0),
+                target.max(1),
+            ),
+            Self::Average(target) => (sums.used / sums.count.max(1), target.max(1)),
+        }
+    }
+
+    /// Returns the assumed usage of a Pod without a value when scaling down.
+    fn missing(self, request: i128) -> i128 {
+        match self {
+            Self::Percent(target) => request * target.max(100) / 100,
+            Self::Average(target) => target,
+        }
+    }
 }
 
 /// Usage of a resource by the Pods that report it.
@@ -51,14 +102,19 @@ struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum of the usage of the ready Pods.
-    fn total(&self) -> i128 {
-        self.ready.iter().map(|(used, _)| used).sum()
+    /// Returns the sums of the usage and of the requests of the ready Pods, and their number.
+    fn sums(&self) -> Sums {
+        Sums {
+            used: self.ready.iter().map(|(used, _)| used).sum(),
+            requested: self.ready.iter().map(|(_, request)| request).sum(),
+            count: count(self.ready.len()),
+        }
     }
 
     /// Returns the average usage of the ready Pods.
     fn average(&self) -> i128 {
-        self.total() / count(self.ready.len()).max(1)
+        let sums = self.sums();
+        sums.used / sums.count.max(1)
     }
 
     /// Returns the reason why the usage cannot be measured.
@@ -71,35 +127,42 @@ impl Usage {
     }
 }
 
-/// Measures all metrics of an autoscaler.
-pub(super) fn measure(
-    autoscaler: &Object,
-    target: &(Resource, &Arc<Object>),
-    current: i64,
-    sees: &Sees<'_>,
-    kubelet: &Kubelet,
-) -> (Vec<Measured>, Vec<Failure>) {
-    let selector = match target.0 {
-        Resource::ReplicationController => service_selector(target.1),
-        _ => selector_of(spec(target.1), "selector"),
-    };
-    let mut all: Vec<&Arc<Object>> = Vec::new();
-    if let Some(selector) = selector {
-        let within = sees.cluster.within(Resource::Pod, autoscaler.namespace());
-        all.extend(within.filter(|it| selects(&selector, it) && !it.is_terminating() && phase(it) != "Failed"));
-    }
-    let pods = Pods { all, current, kubelet };
-    let (mut measured, mut failures) = (Vec::new(), Vec::new());
-    for metric in Cursor::root(autoscaler).maps("spec.metrics") {
-        match pods.measure(metric, autoscaler.namespace()) {
-            Ok(it) => measured.push(it),
-            Err(failure) => failures.push(failure),
-        }
-    }
-    (measured, failures)
+/// Measures all metrics of an autoscaler, in order.
+pub(super) fn measure(autoscaler: &Object, pods: &Pods<'_>) -> Vec<Result<Measured, Failure>> {
+    let metrics = Cursor::root(autoscaler).maps("spec.metrics");
+    metrics.map(|it| pods.measure(it, autoscaler.namespace())).collect()
 }
 
-impl Pods<'_> {
+impl<'a> Pods<'a> {
+    /// Collects the Pods of a target.
+    pub(super) fn of(
+        autoscaler: &Object,
+        scale: &Scale,
+        selector: &LabelSelector,
+        sees: &'a Sees<'a>,
+        kubelet: &'a Kubelet,
+    ) -> Self {
+        let all = sees.cluster.selected(Resource::Pod, autoscaler.namespace(), selector);
+        let tolerance = |way: &str| {
+            let own = Cursor::root(autoscaler).map(&format!("spec.behavior.{way}"));
+            let own = own
+                .map(|it| Cursor::root(it).text("tolerance"))
+                .filter(|it| !it.is_empty());
+            own.map_or(TOLERANCE, milli)
+        };
+        Self {
+            all: all
+                .into_iter()
+                .filter(|it| !it.is_terminating() && phase(it) != "Failed")
+                .collect(),
+            current: scale.replicas,
+            observed: scale.observed,
+            tolerances: (tolerance("scaleDown"), tolerance("scaleUp")),
+            sees,
+            kubelet,
+        }
+    }
+
     fn measure(&self, metric: &Map, namespace: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let field = |name: &str| cursor.map_or_empty(name);
@@ -110,11 +173,12 @@ impl Pods<'_> {
                 self.resource(of, "containerResource", Cursor::root(of).text("container"))
             }
             "Pods" => self.pods(field("pods")),
-            "External" => self.total(field("external"), "external", namespace),
-            "Object" => self.total(field("object"), "object", namespace),
+            "External" => self.external(field("external"), namespace),
+            "Object" => self.object(field("object"), namespace),
             other => Err(Failure {
                 reason: "InvalidMetricSourceType",
-                message: format!("unknown metric source type \"{other}\""),
+                message: format!("unknown metric source type {other:?}"),
+                prefix: String::new(),
             }),
         }
     }
@@ -123,44 +187,48 @@ impl Pods<'_> {
     fn resource(&self, metric: &Map, field: &str, container: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("name");
+        let target = cursor.integer("target.averageUtilization");
         let usage = self.usage(name, container);
+        let what = if target.is_some() { "utilization" } else { "usage" };
         let failed = |message: String| Failure {
             reason: match container {
                 "" => "FailedGetResourceMetric",
                 _ => "FailedGetContainerResourceMetric",
             },
-            message: format!("failed to get {name} utilization: {message}"),
+            message: format!("failed to get {name} {what}: {message}"),
+            prefix: match container {
+                "" => format!("failed to get {name} resource metric value: "),
+                container => format!("failed to get {container} container metric value: "),
+            },
         };
         let unreported =
             format!("unable to get metrics for resource {name}: no metrics returned from resource metrics API");
         if let Some(why) = usage.refusal(unreported) {
             return Err(failed(why));
         }
-        let mut current = json!({"averageValue": quantity(usage.average())});
-        let (replicas, kind) = match cursor.integer("target.averageUtilization") {
+        let mut current = json!({"averageValue": amount(name, usage.average())});
+        let (replicas, shown) = match target {
             Some(target) => {
-                if let Some(pod) = self.without_request(name, container) {
-                    return Err(failed(format!("missing request for {name} in container {pod}")));
+                if let Some(why) = self.all.iter().find_map(|pod| requests(pod, name, container).err()) {
+                    return Err(failed(why));
                 }
-                let requested: i128 = usage.ready.iter().map(|(_, request)| request).sum();
-                let utilization = (usage.total() * 100).checked_div(requested).unwrap_or(0);
-                current["averageUtilization"] = number(utilization).into();
-                let target = i128::from(target);
-                let wanted = |request: i128| request * target / 100;
-                let missing = |request: i128| request * target.max(100) / 100;
-                (
-                    self.replicas(&usage, wanted, missing),
-                    "utilization (percentage of request)",
-                )
+                let wanted = Wanted::Percent(target.into());
+                if usage.sums().requested == 0 {
+                    return Err(failed("no metrics returned matched known pods".to_owned()));
+                }
+                current["averageUtilization"] = number(wanted.ratio(usage.sums()).0).into();
+                let shown = if container.is_empty() {
+                    "resource"
+                } else {
+                    "container resource"
+                };
+                let shown = format!("{name} {shown} utilization (percentage of request)");
+                (self.replicas(&usage, wanted), shown)
             }
             None => {
-                let target = milli(cursor.text("target.averageValue"));
-                (self.replicas(&usage, |_| target, |_| target), "")
+                let wanted = Wanted::Average(milli(cursor.text("target.averageValue")));
+                (self.replicas(&usage, wanted), format!("{name} resource"))
             }
-        };
-        let shown = match container {
-            "" => format!("{name} resource"),
-            container => format!("{name} container resource of container {container}"),
         };
         let mut status = json!({"name": name, "current": current});
         if !container.is_empty() {
@@ -168,7 +236,7 @@ impl Pods<'_> {
         }
         Ok(Measured {
             replicas,
-            name: format!("{shown} {kind}").trim_end().to_owned(),
+            name: shown,
             status: entry(field, status),
         })
     }
@@ -183,94 +251,155 @@ impl Pods<'_> {
             return Err(Failure {
                 reason: "FailedGetPodsMetric",
                 message,
+                prefix: "failed to get pods metric value: ".to_owned(),
             });
         }
-        let target = milli(cursor.text("target.averageValue"));
+        let wanted = Wanted::Average(milli(cursor.text("target.averageValue")));
         let current = json!({"averageValue": quantity(usage.average())});
         Ok(Measured {
-            replicas: self.replicas(&usage, |_| target, |_| target),
+            replicas: self.replicas(&usage, wanted),
             name: format!("pods metric {name}"),
-            status: entry("pods", json!({"metric": {"name": name}, "current": current})),
+            status: entry("pods", json!({"metric": identifier(metric), "current": current})),
         })
     }
 
-    /// Measures a metric that the test sets.
-    fn total(&self, metric: &Map, field: &str, namespace: &str) -> Result<Measured, Failure> {
-        let cursor = Cursor::root(metric);
-        let name = cursor.text("metric.name");
-        let Some(value) = self.kubelet.metric_value(name) else {
-            let (reason, kind) = match field {
-                "external" => ("FailedGetExternalMetric", "external metric"),
-                _ => ("FailedGetObjectMetric", "metric"),
+    /// Measures an external metric that the test sets.
+    fn external(&self, metric: &Map, namespace: &str) -> Result<Measured, Failure> {
+        let name = Cursor::root(metric).text("metric.name");
+        let selector = selector_text(metric);
+        let is_average = Cursor::root(metric).is_set("target.averageValue");
+        let failed = |message: String| {
+            let kind = format!("failed to get {name} external metric");
+            let inner = if is_average {
+                kind.clone()
+            } else {
+                format!("failed to get external metric {name}")
             };
-            let message = format!("unable to get {kind} {namespace}/{name}: no metrics returned");
-            return Err(Failure { reason, message });
-        };
-        let used = milli(&value);
-        let ready = count(self.all.iter().filter(|it| is_ready(it)).count());
-        let (replicas, current) = match cursor.is_set("target.averageValue") {
-            true => {
-                let target = milli(cursor.text("target.averageValue")).max(1);
-                let replicas = i128::from(self.current);
-                let average = used / replicas.max(1);
-                (
-                    self.by_ratio(used, target * replicas, up(used, target)),
-                    json!({"averageValue": quantity(average)}),
-                )
-            }
-            false => {
-                let target = milli(cursor.text("target.value")).max(1);
-                let wanted = up(used * ready, target);
-                (self.by_ratio(used, target, wanted), json!({"value": quantity(used)}))
+            Failure {
+                reason: "FailedGetExternalMetric",
+                message,
+                prefix: format!("{kind} value: {inner}: "),
             }
         };
-        let mut status = json!({"metric": {"name": name}, "current": current});
-        if let Some(object) = metric.get("describedObject") {
-            status["describedObject"] = object.clone();
-        }
+        let Some(value) = self.kubelet.metric_value(name) else {
+            let subject = format!("unable to get external metric {namespace}/{name}/{selector}");
+            return Err(failed(format!(
+                "{subject}: no metrics returned from external metrics API"
+            )));
+        };
+        let (replicas, current) = self.total(metric, milli(&value)).map_err(failed)?;
         Ok(Measured {
             replicas,
-            name: format!("{field} metric {name}"),
-            status: entry(field, status),
+            name: format!("external metric {name}({selector})"),
+            status: entry("external", json!({"metric": identifier(metric), "current": current})),
         })
     }
 
-    /// Returns `wanted`, unless the ratio is within the tolerance.
-    fn by_ratio(&self, used: i128, target: i128, wanted: i128) -> i64 {
-        match is_close(used, target) {
-            true => self.current,
-            false => number(wanted),
-        }
+    /// Measures a metric of an object that the test sets.
+    fn object(&self, metric: &Map, namespace: &str) -> Result<Measured, Failure> {
+        let cursor = Cursor::root(metric);
+        let name = cursor.text("metric.name");
+        let (kind, object) = (cursor.text("describedObject.kind"), cursor.text("describedObject.name"));
+        let is_average = cursor.is_set("target.averageValue");
+        let failed = |message: String| {
+            let inner = if is_average {
+                format!("failed to get {name} object metric: ")
+            } else {
+                String::new()
+            };
+            Failure {
+                reason: "FailedGetObjectMetric",
+                message,
+                prefix: format!("failed to get object metric value: {inner}"),
+            }
+        };
+        let Some(value) = self.kubelet.metric_value(name) else {
+            let why = "no metrics returned from custom metrics API";
+            return Err(failed(format!(
+                "unable to get metric {name}: {why} on {kind} {namespace}/{object}"
+            )));
+        };
+        let (replicas, current) = self.total(metric, milli(&value)).map_err(failed)?;
+        let described = metric.get("describedObject").cloned().unwrap_or_default();
+        let status = json!({"metric": identifier(metric), "current": current, "describedObject": described});
+        Ok(Measured {
+            replicas,
+            name: match is_average {
+                true => format!("external metric {name}({})", selector_text(metric)),
+                false => format!("{kind} metric {name}"),
+            },
+            status: entry("object", status),
+        })
     }
 
-    /// Returns the number of replicas with which the usage of each Pod reaches the target for its request. Pods without
-    /// a value are counted in a way that makes the change smaller: with zero when scaling up, and with the usage
-    /// `missing` for their request when scaling down.
-    fn replicas(&self, usage: &Usage, wanted: impl Fn(i128) -> i128, missing: impl Fn(i128) -> i128) -> i64 {
-        let mut used = usage.total();
-        let mut target: i128 = usage.ready.iter().map(|(_, request)| wanted(*request)).sum();
-        let ready = count(usage.ready.len());
-        let is_up = used > target;
-        let counts_unready = is_up && !usage.unready.is_empty();
+    /// Returns the recommendation and the current value for a total amount, which is compared with a target for all
+    /// Pods or for each Pod.
+    fn total(&self, metric: &Map, used: i128) -> Result<(i64, Value), String> {
+        let cursor = Cursor::root(metric);
+        if cursor.is_set("target.averageValue") {
+            let target = milli(cursor.text("target.averageValue")).max(1);
+            let observed = i128::from(self.observed);
+            let replicas = match self.is_close(used, target * observed) {
+                true => self.observed,
+                false => number(up(used, target)),
+            };
+            return Ok((replicas, json!({"averageValue": quantity(up(used, observed.max(1)))})));
+        }
+        let target = milli(cursor.text("target.value")).max(1);
+        let current = json!({"value": quantity(used)});
+        if self.current == 0 {
+            return Ok((number(up(used, target)), current));
+        }
+        if self.is_close(used, target) {
+            return Ok((self.current, current));
+        }
+        if self.all.is_empty() {
+            let why = "no pods returned by selector while calculating replica count";
+            return Err(format!("unable to calculate ready pods: {why}"));
+        }
+        let ready = self
+            .all
+            .iter()
+            .filter(|it| phase(it) == "Running" && is_ready(it))
+            .count();
+        Ok((number(up(used * count(ready), target)), current))
+    }
+
+    /// Returns `true` if the ratio of two amounts is within the tolerances.
+    fn is_close(&self, used: i128, target: i128) -> bool {
+        let (down, above) = self.tolerances;
+        let used = used * 1000;
+        target * (1000 - down) <= used && used <= target * (1000 + above)
+    }
+
+    /// Returns the number of replicas with which the usage reaches the target. Pods without a value are counted in a way
+    /// that makes the change smaller: with zero when scaling up, and with an assumed usage when scaling down.
+    fn replicas(&self, usage: &Usage, wanted: Wanted) -> i64 {
+        let mut sums = usage.sums();
+        let (used, target) = wanted.ratio(sums);
+        let counts_unready = used > target && !usage.unready.is_empty();
         if !counts_unready && usage.missing.is_empty() {
-            return self.by_ratio(used, target, up(used * ready, target.max(1)));
+            return match self.is_close(used, target) {
+                true => self.current,
+                false => number(up(used * sums.count, target)),
+            };
         }
-        let mut count = ready;
-        for request in &usage.missing {
-            count += 1;
-            target += wanted(*request);
-            used += if is_up { 0 } else { missing(*request) };
+        let mut add = |used: i128, request: &i128| {
+            sums.used += used;
+            sums.requested += request;
+            sums.count += 1;
+        };
+        for request in usage.missing.iter().filter(|_| used != target) {
+            add(if used > target { 0 } else { wanted.missing(*request) }, request);
         }
-        if counts_unready {
-            for request in &usage.unready {
-                count += 1;
-                target += wanted(*request);
-            }
+        for request in usage.unready.iter().filter(|_| counts_unready) {
+            add(0, request);
         }
-        let replicas = number(up(used * count, target.max(1)));
-        let turns = (used > target) != is_up;
-        let overshoots = (used < target && replicas > self.current) || (used > target && replicas < self.current);
-        match is_close(used, target) || turns || overshoots {
+        let (next, _) = wanted.ratio(sums);
+        let turns = (used < target && next > target) || (used > target && next < target);
+        let replicas = number(up(next * sums.count, target));
+        let overshoots = (next < target && replicas > self.current) || (next > target && replicas < self.current);
+        match self.is_close(next, target) || turns || overshoots {
             true => self.current,
             false => replicas,
         }
@@ -279,36 +408,37 @@ impl Pods<'_> {
     fn usage(&self, name: &str, container: &str) -> Usage {
         let mut usage = Usage::default();
         for pod in &self.all {
-            let containers: Vec<&Map> = Cursor::root(pod)
-                .maps("spec.containers")
-                .filter(|it| container.is_empty() || Cursor::root(it).text("name") == container)
-                .collect();
-            let request: i128 = containers.iter().map(|it| request(it, name)).sum();
+            let containers = Cursor::root(pod).maps("spec.containers");
+            let containers = containers.filter(|it| container.is_empty() || Cursor::root(it).text("name") == container);
+            let request = requests(pod, name, container).unwrap_or(0);
             let is_resource = matches!(name, "cpu" | "memory");
-            let times = if is_resource { count(containers.len()) } else { 1 };
+            let times = if is_resource { count(containers.count()) } else { 1 };
             let used = self.kubelet.script_of(pod).usage_of(name).map(|it| milli(&it) * times);
             let is_pending = phase(pod) == "Pending";
             usage.is_reported |= used.is_some() && !is_pending;
             match used {
                 _ if is_pending => usage.unready.push(request),
                 None => usage.missing.push(request),
-                Some(_) if name == "cpu" && !is_ready(pod) => usage.unready.push(request),
+                Some(_) if name == "cpu" && self.is_unready(pod) => usage.unready.push(request),
                 Some(used) => usage.ready.push((used, request)),
             }
         }
         usage
     }
 
-    /// Returns the first container without a request, and its Pod.
-    fn without_request(&self, name: &str, container: &str) -> Option<String> {
-        self.all.iter().find_map(|pod| {
-            let mut containers = Cursor::root(pod).maps("spec.containers");
-            let found = containers.find(|it| {
-                let its_name = Cursor::root(it).text("name");
-                (container.is_empty() || its_name == container) && request(it, name) == 0
-            })?;
-            Some(format!("{} of Pod {}", Cursor::root(found).text("name"), pod.name()))
-        })
+    /// Returns `true` if the usage of a Pod is not representative yet: it has started recently, or was never ready
+    /// (Go's `groupPods`).
+    fn is_unready(&self, pod: &Object) -> bool {
+        let started = time(Cursor::root(pod).text("status.startTime"));
+        let (Some(started), Some(ready)) = (started, condition(pod, "Ready")) else {
+            return true;
+        };
+        let is_false = Cursor::root(ready).text("status") == "False";
+        if plus(started, INITIALIZATION) > self.sees.now {
+            return is_false;
+        }
+        let since = time(Cursor::root(ready).text("lastTransitionTime"));
+        is_false && since.is_none_or(|it| plus(started, FIRST_READINESS) > it)
     }
 }
 
@@ -327,24 +457,6 @@ fn entry(field: &str, status: Value) -> Value {
     Value::Object(map)
 }
 
-/// Returns the request of a container in thousandths.
-fn request(container: &Map, name: &str) -> i128 {
-    milli(Cursor::root(container).text(&format!("resources.requests.{name}")))
-}
-
-/// Parses a quantity as thousandths; 0 if it is absent. The sums of such numbers fit into an `i128`.
-fn milli(text: &str) -> i128 {
-    Quantity::parse(text).map_or(0, |it| it.milli_value().into())
-}
-
-/// Formats thousandths as a quantity.
-fn quantity(milli: i128) -> String {
-    match milli % 1000 {
-        0 => (milli / 1000).to_string(),
-        _ => format!("{milli}m"),
-    }
-}
-
 fn count(length: usize) -> i128 {
     i128::try_from(length).unwrap_or(i128::MAX)
 }
@@ -357,9 +469,4 @@ fn number(value: i128) -> i64 {
 /// Divides two numbers and rounds up.
 fn up(one: i128, other: i128) -> i128 {
     (one + other - 1) / other
-}
-
-/// Returns `true` if the ratio of two amounts is within the tolerance.
-fn is_close(used: i128, target: i128) -> bool {
-    (used - target).abs() * 1000 <= target * TOLERANCE
 }

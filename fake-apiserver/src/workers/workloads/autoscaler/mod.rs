@@ -3,6 +3,7 @@
 
 mod look;
 mod measure;
+mod amounts;
 mod limits;
 pub(crate) mod history;
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
+use super::progress::{CREATE_ERROR, create_error};
+use super::{COMPONENT, DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
 use crate::workers::workloads::hash::{safe_text, template_hash};
-use crate::workers::workloads::plan::{Plan, controller_reference};
+use crate::workers::workloads::plan::{Plan, Regarding, Told, controller_reference};
 use crate::workers::workloads::pods::{annotation, generation, spec, status};
 use crate::workers::workloads::resource::Resource;
 
@@ -166,7 +167,19 @@ impl<'a> Rollout<'a> {
             },
             "spec": set_spec,
         });
-        plan.create(Resource::ReplicaSet, set);
+        let told = Told {
+            about: Regarding::of(Resource::Deployment, deployment),
+            component: COMPONENT,
+            success: None,
+            failure: (CREATE_ERROR, create_error(&name, "{}")),
+        };
+        plan.create_and_tell(Resource::ReplicaSet, set, Some(told));
+        if let Some(conditions) = self.sees.failure.and_then(|why| self.conditions_refused(&name, why)) {
+            // The ReplicaSet was refused, and only the status is written.
+            let mut next = status(deployment).clone();
+            next.insert("conditions".into(), conditions.into());
+            plan.status(Resource::Deployment, deployment, next);
+        }
         if count > 0 {
             self.tell_scaling(&name, 0, count, plan);
         }

@@ -25,6 +25,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
         owns: true,
         adopts: Some(Resource::ReplicaSet),
         concerns: rollout::waiting_for_last_pod,
+        reports_refusals: true,
         ..WorkloadController::new(Resource::Deployment, COMPONENT, sync)
     }],
 );
@@ -119,7 +120,9 @@ impl<'a> Rollout<'a> {
         if !self.is_rolling() {
             return 0;
         }
-        scaled(self.rolling().get("maxSurge"), replicas(self.deployment), true)
+        let most = scaled(self.rolling().get("maxSurge"), replicas(self.deployment), true);
+        // The API has numbers of 32 bits.
+        most.min(i32::MAX.into())
     }
 
     /// Returns the maximum number of unavailable Pods.
@@ -138,8 +141,13 @@ impl<'a> Rollout<'a> {
         Cursor::root(self.deployment).map_or_empty("spec.strategy.rollingUpdate")
     }
 
-    /// Scales a ReplicaSet, and writes an Event.
+    /// Scales a ReplicaSet unless it has this size, and writes an Event.
     fn scale_set(&self, set: &Object, wanted: i64, plan: &mut Plan) -> bool {
+        replicas(set) != wanted && self.resize(set, wanted, plan)
+    }
+
+    /// Scales a ReplicaSet, or updates its annotations, and writes an Event.
+    fn resize(&self, set: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = replicas(set);
         let (desired, most) = (replicas(self.deployment), replicas(self.deployment) + self.max_surge());
         let is_annotated = |name: &str, number: i64| pods::annotation(set, name) == Some(&*number.to_string());

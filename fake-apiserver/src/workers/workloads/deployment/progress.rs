@@ -19,6 +19,14 @@ const DONE: &str = "NewReplicaSetAvailable";
 /// The reason of the condition Progressing for a rollout that takes too long.
 const TOO_LATE: &str = "ProgressDeadlineExceeded";
 
+/// The reason of the condition Progressing, and of Events, if a ReplicaSet cannot be created.
+pub(super) const CREATE_ERROR: &str = "ReplicaSetCreateError";
+
+/// Returns the message for a ReplicaSet that cannot be created.
+pub(super) fn create_error(set: &str, why: &str) -> String {
+    format!("Failed to create new replica set \"{set}\": {why}")
+}
+
 /// Totals over the ReplicaSets of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -97,6 +105,12 @@ impl Rollout<'_> {
         self.deadline()?;
         let message = format!("Created new replica set \"{set}\"");
         Some(self.with(self.condition("Progressing", "True", "NewReplicaSetCreated", &message)))
+    }
+
+    /// Returns the conditions after the server has refused to create the new ReplicaSet.
+    pub(super) fn conditions_refused(&self, set: &str, why: &str) -> Option<Vec<Value>> {
+        self.deadline()?;
+        Some(self.with(self.condition("Progressing", "False", CREATE_ERROR, &create_error(set, why))))
     }
 
     /// Returns the conditions after an existing ReplicaSet of the template was found.
@@ -185,8 +199,12 @@ impl Rollout<'_> {
             .or_else(|| self.old().into_iter().find_map(failing));
         match failure {
             Some(failure) => {
-                let [reason, message] = ["reason", "message"].map(|field| Cursor::root(&failure).text(field));
-                put_condition(&mut list, self.condition("ReplicaFailure", "True", reason, message));
+                // The times are copied as well (Go's `ReplicaSetToDeploymentCondition`).
+                let [status, reason, message, at] = ["status", "reason", "message", "lastTransitionTime"]
+                    .map(|field| Cursor::root(&failure).text(field));
+                let mut condition = new_condition("ReplicaFailure", status, reason, message, at);
+                condition.insert("lastUpdateTime".into(), at.into());
+                put_condition(&mut list, condition);
             }
             None => drop_condition(&mut list, "ReplicaFailure"),
         }

@@ -54,8 +54,12 @@ impl<'a> Rollout<'a> {
         self.write_rollout_status(plan);
     }
 
+    /// Returns `true` if Pods of old ReplicaSets exist, according to the status of the ReplicaSets or to the Pods.
     fn has_old_pods(&self) -> bool {
         let old = self.old();
+        if old.iter().any(|set| counted(set, "replicas") > 0) {
+            return true;
+        }
         let pods = old
             .iter()
             .flat_map(|set| self.sees.cluster.owned_by(Resource::Pod, set.uid()));
@@ -183,7 +187,7 @@ impl<'a> Rollout<'a> {
             *first = (*first + to_add - added).max(0);
         }
         for (set, size) in active.into_iter().zip(sizes) {
-            self.scale_set(set, size, plan);
+            self.resize(set, size, plan);
         }
     }
 
@@ -199,7 +203,7 @@ impl<'a> Rollout<'a> {
         }
         let fraction = match wanted {
             0 => -has,
-            _ => round_half_away(has * most, base) - has,
+            _ => round_half_away(has.saturating_mul(most), base) - has,
         };
         let left = to_add - added;
         if to_add > 0 {
@@ -212,7 +216,8 @@ impl<'a> Rollout<'a> {
 
 /// Divides non-negative numbers, and rounds like Go's `math.Round`.
 fn round_half_away(number: i64, by: i64) -> i64 {
-    (2 * number + by) / (2 * by)
+    let rounded = (2 * i128::from(number) + i128::from(by)) / (2 * i128::from(by));
+    i64::try_from(rounded).unwrap_or(i64::MAX)
 }
 
 /// Enqueues the Deployment of a removed Pod: with the strategy Recreate, the Deployment waits until all Pods of its old

@@ -1,7 +1,7 @@
 //! `Nodes`: the state that the scheduler and the kubelets keep in memory: the load of nodes, addresses, and the state
 //! of Pods.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
 
@@ -37,6 +37,8 @@ pub(crate) struct Nodes {
     pub(crate) jobs: HashMap<String, Failures>,
     /// The delays of each DaemonSet, by uid.
     pub(crate) daemon_sets: HashMap<String, FailedPods>,
+    /// The uids of the Nodes that the controller of Nodes has registered.
+    registered: HashSet<String>,
     /// Number of the last address that was assigned to a Pod.
     addresses: u32,
 }
@@ -54,6 +56,7 @@ impl Nodes {
             autoscalers: HashMap::new(),
             jobs: HashMap::new(),
             daemon_sets: HashMap::new(),
+            registered: HashSet::new(),
             addresses: 0,
         }
     }
@@ -116,6 +119,12 @@ impl Nodes {
         self.autoscalers.remove(old.uid());
         self.jobs.remove(old.uid());
         self.daemon_sets.remove(old.uid());
+        self.registered.remove(old.uid());
+    }
+
+    /// Returns `true` if a Node is new to the controller of Nodes.
+    pub(crate) fn register(&mut self, node: &Object) -> bool {
+        !self.registered.contains(node.uid()) && self.registered.insert(node.uid().to_owned())
     }
 
     /// Updates the load of nodes and the assigned addresses after a change of a Pod.

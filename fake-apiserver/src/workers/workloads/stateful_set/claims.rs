@@ -145,7 +145,7 @@ impl Set<'_> {
         Told {
             about: Regarding::of(Resource::StatefulSet, self.set),
             component: COMPONENT,
-            success: ("SuccessfulCreate", format!("{} success", subject(""))),
+            success: Some(("SuccessfulCreate", format!("{} success", subject("")))),
             failure: ("FailedCreate", format!("{} failed error: {{}}", subject("for "))),
         }
     }

@@ -217,7 +217,7 @@ impl Set<'_> {
         Told {
             about: Regarding::of(Resource::StatefulSet, self.set),
             component: COMPONENT,
-            success: (good, format!("{subject} successful")),
+            success: Some((good, format!("{subject} successful"))),
             failure: (bad, format!("{subject} failed error: {{}}")),
         }
     }
