@@ -93,7 +93,8 @@ pub enum Worker {
     /// Removes the Pods of a Node 40 s after the Node was deleted, and the terminating Pods of a Node that is not ready
     /// and has the taint `node.kubernetes.io/out-of-service`. Pods of a Node that never existed are kept.
     PodGarbageCollector => workloads::pod_gc::ROW,
-    /// Binds PersistentVolumeClaims to existing volumes or to new ones.
+    /// Binds PersistentVolumeClaims to existing volumes or to new ones, and creates the claims of generic ephemeral
+    /// volumes.
     Volumes => workloads::volumes::ROW,
     /// Creates the ResourceClaims of Pods from their templates, reserves allocated claims for Pods that have a node,
     /// and releases and deletes claims when their Pods end. The scheduler does not allocate claims: a test writes

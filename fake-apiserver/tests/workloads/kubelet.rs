@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -286,4 +286,38 @@ async fn pod_has_an_address_while_its_image_cannot_be_pulled() {
         condition(&json!({"status": status}), "PodReadyToStartContainers")[0],
         "True"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_containers_are_reported() {
+    let cluster = Cluster::start();
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}});
+    pod["spec"] = json!({"containers": [{"name": "app", "image": "nginx:1"}, {"name": "log", "image": "nginx:1"}]});
+    cluster.create(pod).await;
+    cluster.pass(3.0).await;
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(5.0).await;
+    assert_eq!(
+        cluster.events("Killing").await,
+        ["Stopping container app", "Stopping container log"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubelet_rejects_a_pod_that_does_not_tolerate_an_evicting_taint() {
+    let cluster = Cluster::with(&[Worker::Kubelet]);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+        "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+    cluster.create(node).await;
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}});
+    pod["spec"] = json!({"nodeName": "a", "containers": [{"name": "app", "image": "nginx:1"}]});
+    cluster.create(pod).await;
+    cluster.pass(1.0).await;
+    let status = cluster.get("v1", "Pod", "one").await["status"].clone();
+    assert_eq!(
+        (&status["phase"], &status["reason"]),
+        (&json!("Failed"), &json!("TaintToleration"))
+    );
+    let why = "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
+    assert_eq!(status["message"], why);
 }

@@ -388,3 +388,88 @@ async fn toleration_seconds_start_when_the_pod_has_the_taint(
     cluster.pass(after - 20.0).await;
     assert_eq!(cluster.get("v1", "Pod", "one").await != Value::Null, stays);
 }
+
+/// The eviction by taints does not depend on the phase of a Pod (`processPodOnNode`).
+#[tokio::test(start_paused = true)]
+async fn finished_pod_is_evicted_by_a_taint() {
+    let cluster = with_a_pod().await;
+    let name = cluster.pods().await[0]["metadata"]["name"].clone();
+    let path = format!(
+        "/api/v1/namespaces/default/pods/{}/status",
+        name.as_str().unwrap_or_default()
+    );
+    let patch = json!({"status": {"phase": "Succeeded"}});
+    assert_eq!(cluster.send("PATCH", &path, &patch).await.0, 200);
+    let node = cluster.pods().await[0]["spec"]["nodeName"].clone();
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+    cluster
+        .patch("v1", "Node", node.as_str().unwrap_or_default(), taint)
+        .await;
+    cluster.pass(5.0).await;
+    let pods = cluster.pods().await;
+    assert!(pods.iter().all(|it| it["metadata"]["name"] != name), "{pods:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_eviction_is_reported() {
+    let cluster = Cluster::start();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
+        .await;
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}});
+    pod["spec"] = crate::cluster::template("one")["spec"].clone();
+    pod["spec"]["tolerations"] =
+        json!([{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
+    cluster.create(pod).await;
+    cluster.pass(3.0).await;
+    for taints in [json!([{"key": "k", "effect": "NoExecute"}]), Value::Null] {
+        cluster
+            .patch("v1", "Node", "a", json!({"spec": {"taints": taints}}))
+            .await;
+        cluster.pass(10.0).await;
+    }
+    assert_eq!(
+        cluster.events("TaintManagerEviction").await,
+        ["Cancelling deletion of Pod default/one"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_is_registered_and_removed_with_events() {
+    let cluster = Cluster::start();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(
+        cluster.events("RegisteredNode").await,
+        ["Node a event: Registered Node a in Controller"]
+    );
+    cluster.delete("v1", "Node", "a").await;
+    cluster.pass(1.0).await;
+    assert_eq!(
+        cluster.events("RemovingNode").await,
+        ["Node a event: Removing Node a from Controller"]
+    );
+}
+
+/// Conditions of Pods contain the generation that the controller has seen.
+#[tokio::test(start_paused = true)]
+async fn disruption_condition_contains_the_generation() {
+    let cluster = Cluster::with(&[Worker::NodeLifecycle]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
+        .await;
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "finalizers": ["e.com/hold"]}});
+    pod["spec"] = crate::cluster::template("one")["spec"].clone();
+    pod["spec"]["nodeName"] = json!("a");
+    cluster.create(pod).await;
+    set_condition(&cluster, "a", "Ready", "True").await;
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+    cluster.patch("v1", "Node", "a", taint).await;
+    cluster.pass(1.0).await;
+    let pod = cluster.get("v1", "Pod", "one").await;
+    let conditions = pod["status"]["conditions"].as_array().expect("the value is a list");
+    let target = conditions.iter().find(|it| it["type"] == "DisruptionTarget");
+    assert_eq!(target.expect("the Pod is evicted")["observedGeneration"], 1, "{pod:#}");
+}

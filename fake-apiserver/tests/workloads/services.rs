@@ -425,3 +425,337 @@ async fn disruption_budget_fails_for_pods_of_a_controller_without_scale() {
         ["Failed to calculate the number of expected pods: daemonsets.apps does not implement the scale subresource"]
     );
 }
+
+fn service(spec: Value) -> Value {
+    let mut service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    });
+    for (field, value) in spec.as_object().expect("the value is an object") {
+        service["spec"][field] = value.clone();
+    }
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_without_the_named_port_is_not_in_the_endpoints() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster.0.load([running_pod("one", true)]).expect("the Pod is valid");
+    cluster
+        .create(service(json!({"ports": [{"port": 80, "targetPort": "http"}]})))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Endpoints", "web").await["subsets"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_sorted_as_texts() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let pod = |name: &str, address: &str| {
+        let mut pod = running_pod(name, true);
+        pod["status"]["podIP"] = json!(address);
+        pod
+    };
+    cluster
+        .0
+        .load([pod("a", "10.244.0.9"), pod("b", "10.244.0.10")])
+        .expect("the Pods are valid");
+    cluster.create(service(json!({}))).await;
+    cluster.pass(1.0).await;
+    let addresses = cluster.get("v1", "Endpoints", "web").await["subsets"][0]["addresses"].clone();
+    assert_eq!(
+        (&addresses[0]["ip"], &addresses[1]["ip"]),
+        (&json!("10.244.0.10"), &json!("10.244.0.9"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_without_a_selector_are_deleted_with_their_service() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web"}});
+    cluster.create(endpoints.clone()).await;
+    cluster.pass(1.0).await;
+    assert_ne!(
+        cluster.get("v1", "Endpoints", "web").await,
+        Value::Null,
+        "no Service was deleted"
+    );
+    cluster.create(service(json!({"selector": null}))).await;
+    cluster.pass(1.0).await;
+    cluster.delete("v1", "Service", "web").await;
+    cluster.pass(1.0).await;
+    assert_eq!(cluster.get("v1", "Endpoints", "web").await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mirrored_slice_with_changed_ports_is_updated() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster.create(service(json!({"selector": null}))).await;
+    let endpoints = |port: u32, count: usize| {
+        let addresses: Vec<Value> = (0..count)
+            .map(|it| json!({"ip": format!("10.1.{}.{}", it / 250, it % 250)}))
+            .collect();
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web"},
+            "subsets": [{"addresses": addresses, "ports": [{"port": port}]}]})
+    };
+    cluster.create(endpoints(80, 1)).await;
+    cluster.pass(1.0).await;
+    let before = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
+    cluster.patch("v1", "Endpoints", "web", endpoints(8080, 1)).await;
+    cluster.pass(1.0).await;
+    let after = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await;
+    assert_eq!((after.len(), &after[0]["ports"][0]["port"]), (1, &json!(8080)));
+    assert_eq!(after[0]["metadata"]["name"], before[0]["metadata"]["name"]);
+    cluster.patch("v1", "Endpoints", "web", endpoints(8080, 1002)).await;
+    cluster.pass(1.0).await;
+    let message =
+        "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped";
+    assert_eq!(cluster.events("TooManyAddressesToMirror").await, [message]);
+}
+
+/// Services have the family IPv4.
+#[rstest]
+#[case::both(json!([{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]), json!("10.0.0.1"))]
+#[case::other_family(json!([{"ip": "fd00::1"}]), Value::Null)]
+#[tokio::test(start_paused = true)]
+async fn addresses_have_the_family_of_the_service(#[case] addresses: Value, #[case] expected: Value) {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
+    let mut pod = running_pod("one", true);
+    pod["status"]["podIP"] = addresses[0]["ip"].clone();
+    pod["status"]["podIPs"] = addresses;
+    cluster.0.load([pod]).expect("the Pod is valid");
+    cluster.create(service(json!({}))).await;
+    cluster.pass(1.0).await;
+    let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+    assert_eq!(slice["endpoints"][0]["addresses"][0], expected);
+    let subset = cluster.get("v1", "Endpoints", "web").await["subsets"][0].clone();
+    assert_eq!(subset["addresses"][0]["ip"], expected);
+}
+
+#[rstest]
+#[case::no_pods(json!({}), "NoPods", "No matching pods found")]
+#[case::unmanaged(json!({"app": "web"}), "UnmanagedPods",
+    "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{app: web,},\
+     MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, the status of the PDB \
+     cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
+     \".spec.minAvailable\" field of the PDB to an integer value.")]
+#[tokio::test(start_paused = true)]
+async fn unusual_pods_of_a_disruption_budget_are_reported(
+    #[case] labels: Value,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let cluster = Cluster::with(&[Worker::Disruption]);
+    let mut pod = running_pod("one", true);
+    pod["metadata"]["labels"] = labels;
+    cluster.0.load([pod]).expect("the Pod is valid");
+    let selector = json!({"matchLabels": {"app": "web"}});
+    budget(&cluster, json!({"maxUnavailable": 1, "selector": selector})).await;
+    assert_eq!(cluster.events(reason).await, [message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_that_was_evicted_but_not_deleted_is_reported_and_counted_again() {
+    let cluster = Cluster::with(&[Worker::Disruption]);
+    cluster.0.load([running_pod("one", true)]).expect("the Pod is valid");
+    let selector = json!({"matchLabels": {"app": "web"}});
+    budget(&cluster, json!({"minAvailable": 0, "selector": selector})).await;
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b/status";
+    let patch = json!({"status": {"disruptedPods": {"one": "2026-01-01T00:00:01Z"}}});
+    assert_eq!(cluster.send("PATCH", path, &patch).await.0, 200);
+    cluster.pass(5.0).await;
+    let healthy =
+        async || cluster.get("policy/v1", "PodDisruptionBudget", "b").await["status"]["currentHealthy"].clone();
+    assert_eq!(healthy().await, 0);
+    cluster.pass(130.0).await;
+    assert_eq!(healthy().await, 1);
+    let message = "Pod was expected by PDB default/default to be deleted but it wasn't";
+    assert_eq!(cluster.events("NotDeleted").await, [message]);
+}
+
+/// Set if the owner of the Pod has the subresource `scale`.
+#[rstest]
+#[case(true)]
+#[case(false)]
+#[tokio::test(start_paused = true)]
+async fn disruption_budget_uses_the_scale_of_a_custom_resource(#[case] has_scale: bool) {
+    let cluster = Cluster::with(&[Worker::Disruption]);
+    let mut subresources = json!({"status": {}});
+    if has_scale {
+        subresources["scale"] = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    }
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": schema});
+    cluster
+        .create(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [version],
+            },
+        }))
+        .await;
+    cluster.pass(0.1).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"},
+        "spec": {"replicas": 3}});
+    let widget = cluster.create(widget).await;
+    let mut pod = running_pod("one", true);
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "one",
+        "uid": widget["metadata"]["uid"], "controller": true}]);
+    cluster.0.load([pod]).expect("the Pod is valid");
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let budget = budget(&cluster, json!({"maxUnavailable": 1, "selector": selector})).await;
+    let [_, reason, message] = condition(&budget, "DisruptionAllowed");
+    if has_scale {
+        assert_eq!(budget["status"]["expectedPods"], 3, "{budget:#}");
+    } else {
+        assert_eq!(reason, "SyncFailed");
+        assert_eq!(message, "widgets.example.com does not implement the scale subresource");
+        let conditions = &budget["status"]["conditions"];
+        assert_eq!(
+            conditions[0]["observedGeneration"],
+            Value::Null,
+            "the status has no generation: {budget:#}"
+        );
+    }
+}
+
+#[rstest]
+#[case::by_scheduler("PreemptionByScheduler", "False")]
+#[case::by_kubelet("TerminationByKubelet", "True")]
+#[tokio::test(start_paused = true)]
+async fn stale_disruption_condition_of_a_pod_is_reset(#[case] reason: &str, #[case] expected: &str) {
+    let cluster = Cluster::with(&[Worker::Disruption]);
+    let mut pod = running_pod("one", true);
+    pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": reason,
+        "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    cluster.0.load([pod]).expect("the Pod is valid");
+    cluster.pass(100.0).await;
+    let status = async || condition(&cluster.get("v1", "Pod", "one").await, "DisruptionTarget").map(str::to_owned);
+    assert_eq!(status().await[0], "True");
+    cluster.pass(30.0).await;
+    let [status, reason_now, _] = status().await;
+    assert_eq!(status, expected);
+    assert_eq!(reason_now, if expected == "True" { reason } else { "" });
+}
+
+/// Pods of missing Nodes are only published if the Service also publishes unready Pods.
+#[rstest]
+#[case(json!({}), 0)]
+#[case(json!({"publishNotReadyAddresses": true}), 1)]
+#[tokio::test(start_paused = true)]
+async fn slices_only_contain_pods_of_existing_nodes(#[case] spec: Value, #[case] count: usize) {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster.0.load([running_pod("one", true)]).expect("the Pod is valid");
+    cluster.create(service(spec)).await;
+    cluster.pass(1.0).await;
+    let endpoints = async || {
+        let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+        slice["endpoints"].as_array().cloned().unwrap_or_default()
+    };
+    assert_eq!(endpoints().await.len(), count);
+    let subset = cluster.get("v1", "Endpoints", "web").await["subsets"][0].clone();
+    assert_eq!(subset["addresses"][0]["ip"], "10.0.0.1");
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
+    cluster.pass(1.0).await;
+    assert_eq!(endpoints().await.len(), 1);
+    let zone = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "x"}}});
+    cluster.patch("v1", "Node", "n", zone).await;
+    cluster.pass(1.0).await;
+    assert_eq!(endpoints().await[0]["zone"], "x");
+}
+
+#[rstest]
+#[case::any("", Value::Null)]
+#[case::close("PreferClose", json!({"forZones": [{"name": "x"}]}))]
+#[case::zone("PreferSameZone", json!({"forZones": [{"name": "x"}]}))]
+#[case::node("PreferSameNode", json!({"forZones": [{"name": "x"}], "forNodes": [{"name": "n"}]}))]
+#[tokio::test(start_paused = true)]
+async fn endpoints_have_hints_for_the_traffic_distribution(#[case] distribution: &str, #[case] hints: Value) {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    let labels = json!({"topology.kubernetes.io/zone": "x"});
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}))
+        .await;
+    cluster
+        .0
+        .load([running_pod("one", true), running_pod("two", false)])
+        .expect("the Pods are valid");
+    let spec = if distribution.is_empty() {
+        json!({})
+    } else {
+        json!({"trafficDistribution": distribution})
+    };
+    cluster.create(service(spec)).await;
+    cluster.pass(1.0).await;
+    let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+    for endpoint in slice["endpoints"].as_array().expect("the value is a list") {
+        let is_ready = endpoint["conditions"]["ready"] == true;
+        assert_eq!(endpoint["hints"], if is_ready { hints.clone() } else { Value::Null });
+    }
+}
+
+/// Each controller of kube-controller-manager has its own service account.
+#[tokio::test(start_paused = true)]
+async fn writes_are_sent_by_the_accounts_of_kubernetes() {
+    let cluster = Cluster::start();
+    cluster.create(service(json!({}))).await;
+    let mut outside = service(json!({"selector": null}));
+    outside["metadata"]["name"] = json!("outside");
+    cluster.create(outside).await;
+    let addresses = json!([{"addresses": [{"ip": "10.1.0.1"}], "ports": [{"port": 80}]}]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "outside"}, "subsets": addresses}))
+        .await;
+    let pod =
+        json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1", "command": ["true"]}]});
+    cluster
+        .create(
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
+            "spec": {"ttlSecondsAfterFinished": 1, "template": {"spec": pod}}}),
+        )
+        .await;
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    cluster
+        .create(
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim}),
+        )
+        .await;
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+        .await;
+    cluster.pass(10.0).await;
+    cluster.delete("v1", "PersistentVolumeClaim", "data").await;
+    cluster.pass(1.0).await;
+    let requests = cluster.0.journal().requests();
+    for (method, path, account) in [
+        ("POST", "/endpoints", "endpoint-controller"),
+        ("POST", "/namespaces/default/endpointslices", "endpointslice-controller"),
+        (
+            "POST",
+            "/namespaces/default/endpointslices",
+            "endpointslicemirroring-controller",
+        ),
+        ("DELETE", "/jobs/work", "ttl-after-finished-controller"),
+        ("PUT", "/persistentvolumeclaims/data", "pvc-protection-controller"),
+        ("POST", "/namespaces/other/configmaps", "root-ca-cert-publisher"),
+        (
+            "POST",
+            "/namespaces/other/serviceaccounts",
+            "service-account-controller",
+        ),
+    ] {
+        let user = format!("system:serviceaccount:kube-system:{account}");
+        let found = requests
+            .iter()
+            .any(|it| it.method == method && it.path.ends_with(path) && it.user.name == user);
+        assert!(found, "{method} {path} by {account}");
+    }
+}

@@ -402,3 +402,177 @@ async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[
         .unwrap_or(condition(&pod, "PodScheduled")[2]);
     assert_eq!(placed, expected);
 }
+
+fn volume(spec: Value) -> Value {
+    let mut volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "hostPath": {"path": "/data"},
+        },
+    });
+    for (field, value) in spec.as_object().expect("the value is an object") {
+        volume["spec"][field] = value.clone();
+    }
+    volume
+}
+
+fn data(spec: Value) -> Value {
+    let mut claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    for (field, value) in spec.as_object().expect("the value is an object") {
+        claim["spec"][field] = value.clone();
+    }
+    claim
+}
+
+/// A claim that names a volume is only bound to it if the volume is suitable (`checkVolumeSatisfyClaim`).
+#[rstest]
+#[case::size(json!({"capacity": {"storage": "500Mi"}}), "requested PV is too small")]
+#[case::class(json!({"storageClassName": "slow"}), "storageClassName does not match")]
+#[case::mode(json!({"volumeMode": "Block"}), "incompatible volumeMode")]
+#[case::access(json!({"accessModes": ["ReadOnlyMany"]}), "incompatible accessMode")]
+#[tokio::test(start_paused = true)]
+async fn requested_volume_must_satisfy_the_claim(#[case] spec: Value, #[case] why: &str) {
+    let cluster = Cluster::start();
+    cluster.create(volume(spec)).await;
+    cluster.create(data(json!({"volumeName": "disk"}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Pending");
+    let message = format!("Cannot bind to requested volume \"disk\": {why}");
+    assert_eq!(cluster.events("VolumeMismatch").await, [message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requested_volume_of_another_claim_is_not_bound() {
+    let cluster = Cluster::start();
+    cluster
+        .create(volume(json!({"claimRef": {"namespace": "default", "name": "other"}})))
+        .await;
+    cluster.create(data(json!({"volumeName": "disk"}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Pending");
+    let message = "volume \"disk\" already bound to a different claim.";
+    assert_eq!(cluster.events("FailedBinding").await, [message]);
+}
+
+/// A volume that is reserved for the claim must be large enough.
+#[tokio::test(start_paused = true)]
+async fn reserved_volume_that_is_too_small_is_not_bound() {
+    let cluster = Cluster::start();
+    let reference = json!({"namespace": "default", "name": "data"});
+    cluster
+        .create(volume(json!({"claimRef": reference, "capacity": {"storage": "500Mi"}})))
+        .await;
+    cluster.create(data(json!({}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Pending");
+}
+
+#[rstest]
+#[case::volume_of_another_claim(
+    json!({"spec": {"claimRef": {"uid": "another"}}}), "ClaimMisbound",
+    "Two claims are bound to the same volume, this one is bound incorrectly")]
+#[tokio::test(start_paused = true)]
+async fn bound_claim_loses_a_volume_that_refers_to_another_claim(
+    #[case] change: Value,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let cluster = Cluster::start();
+    cluster.create(volume(json!({}))).await;
+    cluster.create(data(json!({}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Bound");
+    cluster.patch("v1", "PersistentVolume", "disk", change).await;
+    cluster.pass(1.0).await;
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "data").await;
+    assert_eq!(claim["status"], json!({"phase": "Lost"}));
+    assert_eq!(cluster.events(reason).await, [message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_waits_for_the_pod_that_uses_it() {
+    let cluster = Cluster::start();
+    class(&cluster, "WaitForFirstConsumer").await;
+    claim(&cluster).await;
+    cluster.pass(1.0).await;
+    let waiting = cluster.events("WaitForFirstConsumer").await;
+    assert_eq!(waiting, ["waiting for first consumer to be created before binding"]);
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}], "nodeSelector": {"zone": "none"},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    cluster.create(pod.clone()).await;
+    pod["metadata"]["name"] = json!("two");
+    cluster.create(pod).await;
+    cluster.pass(1.0).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    cluster.patch("v1", "PersistentVolumeClaim", "data", labels).await;
+    cluster.pass(1.0).await;
+    let waiting = cluster.events("WaitForPodScheduled").await;
+    assert_eq!(
+        waiting.last().map(String::as_str),
+        Some("waiting for pods one,two to be scheduled")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_provisioning_is_announced() {
+    let cluster = Cluster::start();
+    class(&cluster, "Immediate").await;
+    claim(&cluster).await;
+    cluster.pass(1.0).await;
+    let message = "Waiting for a volume to be created either by the external provisioner 'example.com/disk' or \
+                   manually by the system administrator. If volume creation is delayed, please verify that the \
+                   provisioner is running and correctly registered.";
+    assert_eq!(cluster.events("ExternalProvisioning").await, [message]);
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "data").await;
+    for name in [
+        "volume.beta.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/storage-provisioner",
+    ] {
+        assert_eq!(claim["metadata"]["annotations"][name], "example.com/disk");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn protection_finalizers_are_added_again() {
+    let cluster = Cluster::start();
+    cluster.create(volume(json!({}))).await;
+    cluster.create(data(json!({}))).await;
+    cluster.pass(1.0).await;
+    for (kind, name) in [("PersistentVolume", "disk"), ("PersistentVolumeClaim", "data")] {
+        let before = cluster.get("v1", kind, name).await["metadata"]["finalizers"].clone();
+        cluster
+            .patch("v1", kind, name, json!({"metadata": {"finalizers": null}}))
+            .await;
+        cluster.pass(1.0).await;
+        assert_eq!(cluster.get("v1", kind, name).await["metadata"]["finalizers"], before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bound_claim_has_the_attributes_class_of_its_volume() {
+    let cluster = Cluster::start();
+    let mut attributes = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+        "metadata": {"name": "gold"}, "driverName": "example.com"});
+    attributes["parameters"] = json!({"iops": "100"});
+    cluster.create(attributes).await;
+    let csi = json!({"driver": "example.com", "volumeHandle": "disk"});
+    let spec = json!({"volumeAttributesClassName": "gold", "hostPath": null, "csi": csi});
+    cluster.create(volume(spec)).await;
+    cluster.create(data(json!({"volumeAttributesClassName": "gold"}))).await;
+    cluster.pass(1.0).await;
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "data").await;
+    assert_eq!(claim["status"]["phase"], "Bound");
+    assert_eq!(claim["status"]["currentVolumeAttributesClassName"], "gold");
+}

@@ -26,6 +26,12 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
     users.for_each(|it| add(key_of(it)));
 }
 
+/// Returns `true` if a Pod has ephemeral volumes.
+pub(crate) fn has_volumes(pod: &Object) -> bool {
+    let mut volumes = Cursor::root(pod).maps("spec.volumes");
+    volumes.any(|it| Cursor::root(it).map("ephemeral").is_some())
+}
+
 /// Plans the missing claims of a Pod.
 pub(crate) fn sync(pod: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();

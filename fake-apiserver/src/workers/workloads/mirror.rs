@@ -18,6 +18,9 @@ use crate::storage::Key;
 /// Maximum number of mirrored addresses in a subset.
 const SUBSET_MOST: usize = 1000;
 
+/// The service account of the controller.
+pub(crate) const ACCOUNT: &str = "endpointslicemirroring-controller";
+const COMPONENT: &str = "endpoint-slice-mirroring-controller";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -35,38 +38,67 @@ pub(crate) fn sync(key: &Key, has_no_selector: bool, sees: &Sees<'_>, plan: &mut
     let mut wanted = Vec::new();
     if let Some(endpoints) = endpoints.filter(|it| has_no_selector && is_mirrored(it)) {
         wanted = slices_of(endpoints);
+        let skipped: usize = Cursor::root(endpoints).maps("subsets").map(skipped).sum();
+        if skipped > 0 {
+            let message = format!(
+                "A max of {SUBSET_MOST} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} \
+                 addresses were skipped"
+            );
+            plan.warn(
+                (Resource::Endpoints, endpoints),
+                COMPONENT,
+                "TooManyAddressesToMirror",
+                message,
+            );
+        }
     }
     let mine = json!({"matchLabels": {SERVICE_NAME: key.name(), SLICE_MANAGED_BY: MANAGER}});
     let Ok(Some(selector)) = LabelSelector::from_object(&mine) else {
         return;
     };
-    for slice in sees
+    let slices = sees
         .cluster
-        .selected(Resource::EndpointSlice, key.namespace(), &selector)
-    {
-        // A slice that is up to date is kept, a slice with the same ports is changed, and the others are deleted.
-        let alike = wanted.iter().position(|it| is_alike(it, slice));
-        match alike {
+        .selected(Resource::EndpointSlice, key.namespace(), &selector);
+    // A slice that is up to date is kept, and a slice with the same ports is changed. Other slices are changed as well
+    // instead of creating new ones (Go's `recycleSlices`), or deleted.
+    let mut left = Vec::new();
+    for slice in slices {
+        match wanted.iter().position(|it| is_alike(it, slice)) {
+            None => left.push(slice),
+            Some(at) => change(slice, &wanted.remove(at), plan),
+        }
+    }
+    for slice in left {
+        let kind = Cursor::root(slice).text("addressType");
+        match wanted.iter().position(|it| it["addressType"] == kind) {
             None => plan.delete(Resource::EndpointSlice, slice),
-            Some(at) => {
-                let next: Value = wanted.remove(at);
-                if differs(&next, slice) {
-                    let metadata = &next["metadata"];
-                    let patch = json!({
-                        "metadata": {
-                            "labels": replacing(slice, "labels", metadata),
-                            "annotations": replacing(slice, "annotations", metadata),
-                        },
-                        "endpoints": next["endpoints"],
-                    });
-                    plan.merge(Resource::EndpointSlice, slice, patch);
-                }
-            }
+            Some(at) => change(slice, &wanted.remove(at), plan),
         }
     }
     for slice in wanted {
         plan.create(Resource::EndpointSlice, slice);
     }
+}
+
+/// Changes a slice, unless it is up to date.
+fn change(slice: &Object, next: &Value, plan: &mut Plan) {
+    if differs(next, slice) {
+        let metadata = &next["metadata"];
+        let patch = json!({
+            "metadata": {
+                "labels": replacing(slice, "labels", metadata),
+                "annotations": replacing(slice, "annotations", metadata),
+            },
+            "endpoints": next["endpoints"], "ports": next["ports"],
+        });
+        plan.merge(Resource::EndpointSlice, slice, patch);
+    }
+}
+
+/// Returns the number of addresses of a subset that are not mirrored.
+fn skipped(subset: &Map) -> usize {
+    let count = |field: &str| Cursor::root(subset).list(field).len();
+    (count("addresses") + count("notReadyAddresses")).saturating_sub(SUBSET_MOST)
 }
 
 /// Returns `true` if the Endpoints are mirrored (`shouldMirror`).
@@ -100,7 +132,8 @@ fn replacing(slice: &Object, field: &str, metadata: &Value) -> Map {
 fn differs(wanted: &Value, slice: &Object) -> bool {
     let empty = Map::new();
     let is_other = |field: &str| wanted["metadata"][field].as_object() != Some(known(slice, field).unwrap_or(&empty));
-    wanted["endpoints"].as_array().map(Vec::as_slice) != Some(Cursor::root(slice).list("endpoints"))
+    !is_alike(wanted, slice)
+        || wanted["endpoints"].as_array().map(Vec::as_slice) != Some(Cursor::root(slice).list("endpoints"))
         || is_other("labels")
         || is_other("annotations")
 }

@@ -10,7 +10,7 @@ use super::controller::{Changed, Sync, WorkloadController};
 use super::heartbeat::LEASES;
 use super::kubelet::Nodes;
 use super::plan::{Plan, Write};
-use super::pods::{is_finished, is_true, plus, status};
+use super::pods::{generation, is_finished, is_true, plus, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions, find_condition, new_condition, put_condition};
 use crate::api::json::{Map, Value, json};
@@ -43,6 +43,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     &[
         WorkloadController {
             sync: Sync::Nodes(sync_node),
+            gone: node_gone,
             concerns: node_concerned,
             ..WorkloadController::new(Resource::Node, COMPONENT, |_, _| Plan::EMPTY)
         },
@@ -53,6 +54,16 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
         },
     ],
 );
+
+/// Writes an Event about a Node that was removed.
+fn node_gone(_: &Key, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(node) = sees.removed {
+        let message = format!("Node {0} event: Removing Node {0} from Controller", node.name());
+        plan.note((Resource::Node, node), COMPONENT, "RemovingNode", message);
+    }
+    plan
+}
 
 /// Enqueues the Node of a Lease that has changed.
 fn node_concerned(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
@@ -86,6 +97,10 @@ pub(crate) fn ready(node: &Object) -> &str {
 /// Plans the taints of a Node, and its conditions if it no longer sends heartbeats.
 fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
+    if nodes.register(node) {
+        let message = format!("Node {0} event: Registered Node {0} in Controller", node.name());
+        plan.note((Resource::Node, node), COMPONENT, "RegisteredNode", message);
+    }
     if node.is_terminating() || ready(node).is_empty() {
         return plan;
     }
@@ -171,10 +186,7 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let Some(node) = sees.cluster.find(Resource::Node, "", node) else {
         return plan;
     };
-    if is_finished(pod) {
-        return plan;
-    }
-    if ready(node) == "Unknown" && is_true(pod, "Ready") {
+    if ready(node) == "Unknown" && is_true(pod, "Ready") && !is_finished(pod) {
         let mut list = conditions(status(pod));
         for condition in list.iter_mut().filter_map(Value::as_object_mut) {
             if Cursor::root(condition).text("type") == "Ready" {
@@ -194,6 +206,11 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
         Tolerated::For(seconds) => Some(nodes.eviction(pod).unwrap_or_else(|| plus(sees.now, seconds))),
         Tolerated::Forever => None,
     };
+    let planned = nodes.eviction(pod).filter(|at| *at > sees.now);
+    if planned.is_some() && due != planned {
+        let message = format!("Cancelling deletion of Pod {}/{}", pod.namespace(), pod.name());
+        plan.note((Resource::Pod, pod), TAINT_COMPONENT, "TaintManagerEviction", message);
+    }
     nodes.put_eviction(pod, due);
     match due {
         None => {}
@@ -247,6 +264,7 @@ fn evict(pod: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": sees.stamp(),
         "reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint",
+        "observedGeneration": generation(pod),
     });
     put_condition(&mut list, condition.as_object().cloned().unwrap_or_else(Map::new));
     plan.merge_status(Resource::Pod, pod, json!({"status": {"conditions": list}}));

@@ -6,7 +6,7 @@ use super::controller::{Changed, Sync, WorkloadController};
 use super::kubelet::Nodes;
 use super::node_lifecycle::ready;
 use super::plan::{Plan, Write};
-use super::pods::{is_finished, plus, status};
+use super::pods::{generation, is_finished, plus, status};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions, put_condition};
 use crate::api::json::{Map, Value, json};
@@ -67,7 +67,7 @@ fn sync(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
                 let condition = json!({
                     "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
                     "lastTransitionTime": sees.stamp(), "reason": "DeletionByPodGC",
-                    "message": "PodGC: node no longer exists",
+                    "message": "PodGC: node no longer exists", "observedGeneration": generation(pod),
                 });
                 collect(pod, condition.as_object(), &mut plan);
             }
@@ -82,6 +82,7 @@ fn collect(pod: &Object, condition: Option<&Map>, plan: &mut Plan) {
     if !is_finished(pod) {
         let mut next = Map::new();
         next.insert("phase".into(), "Failed".into());
+        next.insert("observedGeneration".into(), generation(pod).into());
         if let Some(condition) = condition {
             let mut list = conditions(status(pod));
             put_condition(&mut list, condition.clone());

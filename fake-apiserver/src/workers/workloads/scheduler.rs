@@ -148,6 +148,7 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     let (mut full, mut held) = (Vec::new(), 0);
     let asked = requests(pod);
     let placement = Placement::of(pod, &nodes, sees);
+    let claims = volume_binding::existing(pod, sees);
     for node in &nodes {
         let mut count = |why: String| *refusals.entry(why).or_default() += 1;
         if let Some(why) = refusal(pod, node) {
@@ -158,7 +159,7 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
         if ports::conflict(pod, node.name(), sees, |_| true) {
             lacking = vec![ports::NO_FREE_PORTS.to_owned()];
         }
-        let unusable = volume_binding::refusals(pod, node, sees);
+        let unusable = volume_binding::refusals(&claims, node, sees);
         if !unusable.is_empty() {
             // The removal of other Pods does not help.
             let reasons = if lacking.is_empty() {

@@ -60,9 +60,14 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     if sees.cluster.find(Resource::ServiceAccount, name, "default").is_none() {
         plan.create(Resource::ServiceAccount, account);
     }
-    let Some(map) = sees.cluster.find(Resource::ConfigMap, name, ROOT_CA) else {
-        plan.create(Resource::ConfigMap, root_ca);
-        return plan;
+    plan.send_as("root-ca-cert-publisher", |plan| publish(name, &root_ca, sees, plan));
+    plan
+}
+
+/// Plans the ConfigMap with the certificate authority of a namespace.
+fn publish(namespace: &str, root_ca: &Value, sees: &Sees<'_>, plan: &mut Plan) {
+    let Some(map) = sees.cluster.find(Resource::ConfigMap, namespace, ROOT_CA) else {
+        return plan.create(Resource::ConfigMap, root_ca.clone());
     };
     let found = Cursor::root(map).map_or_empty("data");
     if Some(found) != root_ca["data"].as_object() || annotation(map, DESCRIPTION).is_none_or(str::is_empty) {
@@ -73,5 +78,4 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
         let patch = json!({"metadata": {"annotations": annotations}, "data": data});
         plan.merge(Resource::ConfigMap, map, patch);
     }
-    plan
 }

@@ -8,7 +8,8 @@ use super::pod_claims::{claims, ephemeral_claim, foreign, named_claim};
 use super::pods::annotation;
 use super::resource::Resource;
 use super::sees::Sees;
-use super::volumes::{NO_PROVISIONER, SELECTED_NODE, class, fitting_volume, is_usable_on, waits_for_consumer};
+use super::volume_match::{fitting_volume, is_usable_on};
+use super::volumes::{NO_PROVISIONER, SELECTED_NODE, class, waits_for_consumer};
 use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -27,7 +28,7 @@ fn waits(claim: &Object, sees: &Sees<'_>) -> bool {
 }
 
 /// Returns the existing claims of a Pod.
-fn existing<'a>(pod: &Object, sees: &Sees<'a>) -> Vec<&'a Arc<Object>> {
+pub(crate) fn existing<'a>(pod: &Object, sees: &Sees<'a>) -> Vec<&'a Arc<Object>> {
     let find = |name: String| {
         sees.cluster
             .find(Resource::PersistentVolumeClaim, pod.namespace(), &name)
@@ -71,10 +72,10 @@ pub(crate) fn unusable(pod: &Object, sees: &Sees<'_>) -> Option<String> {
     claims.iter().any(is_immediate).then(|| why.to_owned())
 }
 
-/// Returns the reasons why the volumes of a Pod cannot be used on a node (`Filter`).
-pub(crate) fn refusals(pod: &Object, node: &Object, sees: &Sees<'_>) -> Vec<&'static str> {
+/// Returns the reasons why the claims of a Pod cannot be used on a node (`Filter`).
+pub(crate) fn refusals(claims: &[&Arc<Object>], node: &Object, sees: &Sees<'_>) -> Vec<&'static str> {
     let (mut is_elsewhere, mut is_missing, mut is_lost) = (false, false, false);
-    for claim in existing(pod, sees) {
+    for claim in claims {
         let volume = Cursor::root(claim).text("spec.volumeName");
         if is_bound(claim) && !volume.is_empty() {
             match sees.cluster.find(Resource::PersistentVolume, "", volume) {

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::cluster::{Cluster, selects};
+use super::cluster::Cluster;
 use super::controller::{Changed, WorkloadController};
 use super::ephemeral;
-use super::node_rules::fits_term;
 use super::plan::{Plan, Write};
 use super::pod_claims::{claims, is_shut_down, protects};
-use super::pods::{annotation, spec, status};
+use super::pods::{annotation, is_finished, spec, status};
 use super::resource::{Resource, Target, key_of};
-use super::sees::{Sees, selector_of};
-use crate::api::json::{Map, Value, json};
+use super::sees::Sees;
+use super::volume_match::{class_of, fitting_volume, is_for, mismatch, requested};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -26,6 +26,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "volumes",
     &[
         WorkloadController {
+            is_relevant: |change| change.new.is_some_and(ephemeral::has_volumes),
             concerns: ephemeral::concerns,
             ..WorkloadController::new(Resource::Pod, ephemeral::ACCOUNT, ephemeral::sync)
         },
@@ -62,12 +63,20 @@ const BINDER: &str = "persistent-volume-binder";
 /// The service account of the controller that protects VolumeAttributesClasses in use.
 const PROTECTOR: &str = "volumeattributesclass-protection-controller";
 
+/// The service accounts of the controllers that maintain the finalizers of claims and volumes.
+const CLAIM_PROTECTOR: &str = "pvc-protection-controller";
+const VOLUME_PROTECTOR: &str = "pv-protection-controller";
+
 const COMPONENT: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+const DEFAULT_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -144,11 +153,6 @@ fn sync_attributes(class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
-/// Returns the class of a claim or a volume; empty if it is unset.
-fn class_of(object: &Object) -> &str {
-    Cursor::root(object).text("spec.storageClassName")
-}
-
 pub(crate) fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     sees.cluster.find(Resource::StorageClass, "", class_of(claim))
 }
@@ -167,37 +171,98 @@ pub(crate) fn release(resource: Resource, object: &Object, finalizer: &str, plan
     }
 }
 
+/// Adds a finalizer to an object that lacks it.
+fn protect(resource: Resource, object: &Object, finalizer: &str, plan: &mut Plan) {
+    if object.finalizers().all(|it| it != finalizer) {
+        let all: Vec<&str> = object.finalizers().chain([finalizer]).collect();
+        plan.merge(resource, object, json!({"metadata": {"finalizers": all}}));
+    }
+}
+
 fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
     if claim.is_terminating() {
         let mut pods = sees.cluster.within(Resource::Pod, claim.namespace());
         if !pods.any(|pod| protects(pod, claim)) {
-            release(resource, claim, CLAIM_FINALIZER, plan);
+            plan.send_as(CLAIM_PROTECTOR, |plan| release(resource, claim, CLAIM_FINALIZER, plan));
         }
         return;
     }
-    let volume = Cursor::root(claim).text("spec.volumeName");
-    if volume.is_empty() {
-        return bind(claim, sees, plan);
-    }
-    let Some(volume) = sees.cluster.find(Resource::PersistentVolume, "", volume) else {
-        let was_bound = annotation(claim, BIND_COMPLETED).is_some();
-        if was_bound && Cursor::root(claim).text("status.phase") != "Lost" {
-            let mut next = status(claim).clone();
-            next.insert("phase".into(), "Lost".into());
-            plan.status(resource, claim, next);
-            let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-            plan.warn((resource, claim), COMPONENT, "ClaimLost", message.to_owned());
+    plan.send_as(CLAIM_PROTECTOR, |plan| protect(resource, claim, CLAIM_FINALIZER, plan));
+    let name = Cursor::root(claim).text("spec.volumeName");
+    let was_bound = annotation(claim, BIND_COMPLETED).is_some();
+    let volume = sees.cluster.find(Resource::PersistentVolume, "", name);
+    match (was_bound, volume) {
+        (true, None) => {
+            let what = if name.is_empty() {
+                "reference to PersistentVolume"
+            } else {
+                "its PersistentVolume"
+            };
+            let message = format!("Bound claim has lost {what}. Data on the volume is lost!");
+            lose(claim, "ClaimLost", message, plan);
         }
-        return;
-    };
+        (false, None) if name.is_empty() => bind(claim, sees, plan),
+        (false, None) => put_phase(claim, "Pending", plan),
+        (true, Some(volume)) => keep(claim, volume, sees, plan),
+        (false, Some(volume)) => bind_requested(claim, volume, sees, plan),
+    }
+}
+
+/// Sets the phase of a claim without a volume.
+fn put_phase(claim: &Object, phase: &str, plan: &mut Plan) {
+    let mut next = status(claim).clone();
+    for field in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
+        next.remove(field);
+    }
+    next.insert("phase".into(), phase.into());
+    plan.status(Resource::PersistentVolumeClaim, claim, next);
+}
+
+/// Records that a bound claim has lost its volume.
+fn lose(claim: &Object, reason: &'static str, message: String, plan: &mut Plan) {
+    if Cursor::root(claim).text("status.phase") != "Lost" {
+        put_phase(claim, "Lost", plan);
+        plan.warn((Resource::PersistentVolumeClaim, claim), COMPONENT, reason, message);
+    }
+}
+
+/// Plans the work for a claim that is bound to a volume (Go's `syncBoundClaim`).
+fn keep(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
-    if !is_for(reference, claim) {
-        if reference.is_empty() {
-            refer(volume, claim, plan);
-        }
-        return;
+    if reference.is_empty() {
+        return refer(volume, claim, plan);
     }
+    let uid = Cursor::root(reference).text("uid");
+    if uid != claim.uid() && !uid.is_empty() {
+        let message = "Two claims are bound to the same volume, this one is bound incorrectly";
+        return lose(claim, "ClaimMisbound", message.to_owned(), plan);
+    }
+    complete(claim, volume, sees, plan);
+}
+
+/// Plans the work for a claim that is not bound yet and names a volume (Go's `syncUnboundClaim`).
+fn bind_requested(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let about = (Resource::PersistentVolumeClaim, claim);
+    let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
+    if !reference.is_empty() && is_for(reference, claim) {
+        return complete(claim, volume, sees, plan);
+    }
+    if !reference.is_empty() {
+        let message = format!("volume {:?} already bound to a different claim.", volume.name());
+        plan.warn(about, COMPONENT, "FailedBinding", message);
+    } else if let Some(why) = mismatch(volume, claim) {
+        let message = format!("Cannot bind to requested volume {:?}: {why}", volume.name());
+        plan.warn(about, COMPONENT, "VolumeMismatch", message);
+    } else {
+        return refer(volume, claim, plan);
+    }
+    put_phase(claim, "Pending", plan);
+}
+
+/// Completes the binding of a claim, and updates its status from the volume.
+fn complete(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let resource = Resource::PersistentVolumeClaim;
     if annotation(claim, BIND_COMPLETED).is_none() {
         let patch = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}}});
         plan.merge(resource, claim, patch);
@@ -205,9 +270,15 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     expand(claim, volume, sees, plan);
     let mut next = status(claim).clone();
     next.insert("phase".into(), "Bound".into());
-    for field in ["accessModes", "capacity"] {
-        if let Some(value) = spec(volume).get(field) {
-            next.insert(field.into(), value.clone());
+    let fields = [
+        ("accessModes", "accessModes"),
+        ("capacity", "capacity"),
+        ("volumeAttributesClassName", "currentVolumeAttributesClassName"),
+    ];
+    for (from, to) in fields {
+        match spec(volume).get(from) {
+            Some(value) => drop(next.insert(to.into(), value.clone())),
+            None => drop(next.remove(to)),
         }
     }
     plan.status(resource, claim, next);
@@ -229,14 +300,6 @@ fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.note((Resource::PersistentVolumeClaim, claim), COMPONENT, "Resizing", message);
 }
 
-/// Returns `true` if a volume is reserved for a claim.
-fn is_for(reference: &Map, claim: &Object) -> bool {
-    let uid = Cursor::root(reference).text("uid");
-    Cursor::root(reference).text("name") == claim.name()
-        && Cursor::root(reference).text("namespace") == claim.namespace()
-        && (uid.is_empty() || uid == claim.uid())
-}
-
 /// Reserves a volume for a claim.
 fn refer(volume: &Object, claim: &Object, plan: &mut Plan) {
     let reference = reference_to(claim);
@@ -254,11 +317,6 @@ fn reference_to(claim: &Object) -> Value {
 /// Finds or creates a volume for a claim without a volume name.
 fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
-    if !Cursor::root(claim).is_set("spec.storageClassName")
-        && let Some(name) = default_class(sees)
-    {
-        return plan.merge(resource, claim, json!({"spec": {"storageClassName": name}}));
-    }
     let selected = annotation(claim, SELECTED_NODE);
     let waits = waits_for_consumer(claim, sees) && selected.is_none();
     let node = selected.and_then(|it| sees.cluster.find(Resource::Node, "", it));
@@ -271,15 +329,16 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume.name()}});
         return plan.merge(resource, claim, patch);
     }
-    if Cursor::root(claim).text("status.phase") != "Pending" {
-        let mut next = status(claim).clone();
-        next.insert("phase".into(), "Pending".into());
-        plan.status(resource, claim, next);
+    if !Cursor::root(claim).is_set("spec.storageClassName")
+        && let Some(name) = default_class(sees)
+    {
+        return plan.merge(resource, claim, json!({"spec": {"storageClassName": name}}));
     }
+    put_phase(claim, "Pending", plan);
     let about = (resource, claim);
     if waits {
-        let message = "waiting for first consumer to be created before binding".to_owned();
-        return plan.note(about, COMPONENT, "WaitForFirstConsumer", message);
+        let (reason, message) = waiting(claim, sees);
+        return plan.note(about, COMPONENT, reason, message);
     }
     match (class_of(claim), class(claim, sees)) {
         ("", _) => {
@@ -298,69 +357,35 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
 }
 
+/// Returns the Event for a claim that waits for a Pod, or for the node of a Pod.
+fn waiting(claim: &Object, sees: &Sees<'_>) -> (&'static str, String) {
+    let uses = |pod: &&Arc<Object>| {
+        let is_unscheduled = Cursor::root(pod).text("spec.nodeName").is_empty() && !is_finished(pod);
+        is_unscheduled && claims(pod).iter().any(|it| it == claim.name())
+    };
+    let pods = sees.cluster.within(Resource::Pod, claim.namespace()).filter(uses);
+    let pods: Vec<&str> = pods.map(|it| it.name()).collect();
+    match pods.as_slice() {
+        [] => (
+            "WaitForFirstConsumer",
+            "waiting for first consumer to be created before binding".to_owned(),
+        ),
+        [one] => ("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
+        [_, _, ..] => (
+            "WaitForPodScheduled",
+            format!("waiting for pods {} to be scheduled", pods.join(",")),
+        ),
+    }
+}
+
 /// Returns the newest class that is marked as the default.
 fn default_class(sees: &Sees<'_>) -> Option<String> {
     let classes = sees.cluster.all(Resource::StorageClass);
-    let defaults = classes.filter(|it| annotation(it, DEFAULT_CLASS) == Some("true"));
+    let is_default = |it: &&Arc<Object>| DEFAULT_CLASS.iter().any(|name| annotation(it, name) == Some("true"));
+    let defaults = classes.filter(is_default);
     defaults
         .max_by_key(|it| (super::pods::created(it), std::cmp::Reverse(it.name().to_owned())))
         .map(|it| it.name().to_owned())
-}
-
-fn requested(claim: &Object) -> Option<Quantity> {
-    let requests = Cursor::root(claim).map_or_empty("spec.resources.requests");
-    Quantity::parse(Cursor::root(requests).text("storage")).ok()
-}
-
-/// Returns `true` if a volume is usable on a node.
-pub(crate) fn is_usable_on(volume: &Object, node: &Object) -> bool {
-    let Some(required) = Cursor::root(volume).map("spec.nodeAffinity.required") else {
-        return true;
-    };
-    Cursor::root(required)
-        .maps("nodeSelectorTerms")
-        .any(|term| fits_term(term, node))
-}
-
-/// Returns the volume reserved for a claim, otherwise the smallest suitable free volume, which must be usable on `node`
-/// if it is set.
-pub(crate) fn fitting_volume<'a>(claim: &Object, node: Option<&Object>, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
-    let volumes = || {
-        sees.cluster
-            .all(Resource::PersistentVolume)
-            .filter(|it| !it.is_terminating())
-    };
-    let reserved = volumes().find(|it| {
-        Cursor::root(it)
-            .map("spec.claimRef")
-            .is_some_and(|reference| is_for(reference, claim))
-    });
-    if reserved.is_some() {
-        return reserved;
-    }
-    let wanted = requested(claim)?.value();
-    let size = |volume: &Object| {
-        Quantity::parse(Cursor::root(volume).text("spec.capacity.storage"))
-            .ok()
-            .map(|it| it.value())
-    };
-    let modes = Cursor::root(claim).list("spec.accessModes");
-    let mode = |object: &Object| match Cursor::root(object).text("spec.volumeMode") {
-        "" => "Filesystem".to_owned(),
-        mode => mode.to_owned(),
-    };
-    let selector = selector_of(spec(claim), "selector");
-    let fits = |volume: &&Arc<Object>| {
-        let has = Cursor::root(volume).list("spec.accessModes");
-        Cursor::root(volume).map("spec.claimRef").is_none()
-            && class_of(volume) == class_of(claim)
-            && mode(volume) == mode(claim)
-            && modes.iter().all(|it| has.contains(it))
-            && size(volume).is_some_and(|it| it >= wanted)
-            && selector.as_ref().is_none_or(|it| selects(it, volume))
-            && node.is_none_or(|node| is_usable_on(volume, node))
-    };
-    volumes().filter(fits).min_by_key(|it| (size(it), it.name().to_owned()))
 }
 
 /// Creates a volume like a provisioner.
@@ -391,10 +416,17 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         false => ("hostPath", json!({"path": format!("/var/lib/volumes/{name}")})),
     };
     volume["spec"][source] = of_it;
-    let patch = json!({"metadata": {"annotations": {PROVISIONER: provisioner}}});
+    let patch = json!({"metadata": {"annotations": {PROVISIONER: provisioner, BETA_PROVISIONER: provisioner}}});
     if annotation(claim, PROVISIONER).is_none() {
         plan.merge(Resource::PersistentVolumeClaim, claim, patch);
     }
+    let message = format!(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system \
+         administrator. If volume creation is delayed, please verify that the provisioner is running and correctly \
+         registered."
+    );
+    let about = (Resource::PersistentVolumeClaim, claim);
+    plan.note(about, COMPONENT, "ExternalProvisioning", message);
     plan.create(Resource::PersistentVolume, volume);
     let message = format!("Successfully provisioned volume {name}");
     plan.note(
@@ -416,10 +448,15 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let claim = claim.filter(|it| is_for(reference, it));
     if volume.is_terminating() {
         if claim.is_none_or(|it| Cursor::root(it).text("spec.volumeName") != volume.name()) {
-            release(resource, volume, VOLUME_FINALIZER, plan);
+            plan.send_as(VOLUME_PROTECTOR, |plan| {
+                release(resource, volume, VOLUME_FINALIZER, plan)
+            });
         }
         return;
     }
+    plan.send_as(VOLUME_PROTECTOR, |plan| {
+        protect(resource, volume, VOLUME_FINALIZER, plan)
+    });
     let is_reserved = !Cursor::root(reference).is_empty("uid");
     let phase = match (claim, is_reserved) {
         _ if reference.is_empty() => "Available",

@@ -121,11 +121,13 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
     if due > sees.now {
         return plan.look_again(due);
     }
-    plan.writes.push(Write::Delete {
-        at: Target::of(Resource::Job, job),
-        grace: None,
-        propagation: Some(PropagationPolicy::Foreground),
-        told: None,
+    plan.send_as("ttl-after-finished-controller", |plan| {
+        plan.writes.push(Write::Delete {
+            at: Target::of(Resource::Job, job),
+            grace: None,
+            propagation: Some(PropagationPolicy::Foreground),
+            told: None,
+        });
     });
 }
 

@@ -1,11 +1,12 @@
 //! Admission of Pods by the kubelet of their Node. It refuses Pods that do not fit, such as Pods that were bound
 //! without the scheduler.
 
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::workers::workloads::fit::{Load, allocatable, exceeds, kubelet_amount, lacking, requests};
-use crate::workers::workloads::node_rules::fits_affinity;
+use crate::workers::workloads::node_rules::{fits_affinity, tolerates};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::ports::{self, NO_FREE_PORTS};
 use crate::workers::workloads::resource::Resource;
@@ -31,7 +32,13 @@ pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> O
             "node(s) didn't match Pod's node affinity/selector",
         ));
     }
-    ports::conflict(pod, name, sees, is_admitted).then(|| predicate("NodePorts", NO_FREE_PORTS))
+    if ports::conflict(pod, name, sees, is_admitted) {
+        return Some(predicate("NodePorts", NO_FREE_PORTS));
+    }
+    let mut taints = Cursor::root(node).list("spec.taints").iter();
+    let evicts = |taint: &Value| taint["effect"] == "NoExecute" && !tolerates(pod, taint);
+    let why = "node(s) had taints that the pod didn't tolerate";
+    taints.any(evicts).then(|| predicate("TaintToleration", why))
 }
 
 fn is_admitted(pod: &Object) -> bool {

@@ -23,6 +23,10 @@ impl Look<'_> {
         let is_running = |it: &Map| Cursor::root(it).map("state.running").is_some();
         let runs = Cursor::root(pod).maps("status.containerStatuses").any(is_running);
         let now = self.now;
+        if self.memory.stopping.is_none() {
+            self.note_stopping();
+            plan.writes.append(&mut self.notes);
+        }
         let since = *self.memory.stopping.get_or_insert(now);
         let limit = Duration::from_secs(u64::try_from(grace.unwrap_or(0)).unwrap_or(0));
         let takes = self.script.stops_after.min(limit);
@@ -44,6 +48,22 @@ impl Look<'_> {
             });
         }
         plan
+    }
+
+    /// Writes an Event about each running container, when it is told to stop.
+    fn note_stopping(&mut self) {
+        let pod = self.pod;
+        for (list, statuses) in [
+            ("initContainers", "initContainerStatuses"),
+            ("containers", "containerStatuses"),
+        ] {
+            for container in Cursor::root(pod).maps(&format!("status.{statuses}")).map(Cursor::root) {
+                if container.is_set("state.running") {
+                    let name = container.text("name");
+                    self.note(list, name, "Killing", format!("Stopping container {name}"), false);
+                }
+            }
+        }
     }
 
     /// Returns the status of a Pod after its containers have stopped.
