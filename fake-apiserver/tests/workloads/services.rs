@@ -319,6 +319,9 @@ async fn named_target_port_may_belong_to_a_sidecar(#[case] restart_policy: Value
         {"name": "init", "image": "nginx", "restartPolicy": restart_policy,
             "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]},
     ]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
     cluster.0.load([pod]).expect("the Pod is valid");
     cluster
         .create(json!({
@@ -338,6 +341,9 @@ async fn host_name_of_a_pod_is_published_by_any_service_that_is_its_subdomain() 
     (named["spec"]["hostname"], named["spec"]["subdomain"]) = (json!("first"), json!("web"));
     let mut nameless = running_pod("two", true);
     nameless["spec"]["subdomain"] = json!("web");
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
     cluster.0.load([named, nameless]).expect("the Pods are valid");
     cluster
         .create(json!({
@@ -576,7 +582,7 @@ async fn pod_that_was_evicted_but_not_deleted_is_reported_and_counted_again() {
     assert_eq!(cluster.events("NotDeleted").await, [message]);
 }
 
-/// Set if the owner of the Pod has the subresource `scale`.
+/// The owner of the Pod has the subresource `scale`, or lacks it.
 #[rstest]
 #[case(true)]
 #[case(false)]
@@ -758,4 +764,31 @@ async fn writes_are_sent_by_the_accounts_of_kubernetes() {
             .any(|it| it.method == method && it.path.ends_with(path) && it.user.name == user);
         assert!(found, "{method} {path} by {account}");
     }
+}
+
+/// The time is the first of the changes that led to a write. Deletions have no time (`TriggerTimeTracker`).
+#[tokio::test(start_paused = true)]
+async fn endpoints_contain_the_time_of_the_change_that_caused_them() {
+    let cluster = Cluster::with(&[Worker::Endpoints]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
+    cluster.create(service(json!({}))).await;
+    cluster.pass(5.0).await;
+    let times = async || {
+        let endpoints = cluster.get("v1", "Endpoints", "web").await;
+        let slice = cluster.list("discovery.k8s.io/v1", "EndpointSlice").await.remove(0);
+        let time =
+            |it: &Value| it["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"].clone();
+        [time(&endpoints), time(&slice)]
+    };
+    assert_eq!(times().await, ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"]);
+    let mut pod = running_pod("one", true);
+    pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-01-01T00:00:03Z");
+    cluster.0.load([pod]).expect("the Pod is valid");
+    cluster.pass(5.0).await;
+    assert_eq!(times().await, ["2026-01-01T00:00:03Z", "2026-01-01T00:00:03Z"]);
+    cluster.delete("v1", "Pod", "one").await;
+    cluster.pass(5.0).await;
+    assert_eq!(times().await, [Value::Null, Value::Null]);
 }

@@ -576,3 +576,23 @@ async fn bound_claim_has_the_attributes_class_of_its_volume() {
     assert_eq!(claim["status"]["phase"], "Bound");
     assert_eq!(claim["status"]["currentVolumeAttributesClassName"], "gold");
 }
+
+/// A quota counts the size that a failed expansion has allocated, and whole bytes.
+#[tokio::test(start_paused = true)]
+async fn quota_counts_the_allocated_size_of_a_claim() {
+    let cluster = Cluster::start();
+    let hard = json!({"requests.storage": "100Gi"});
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}))
+        .await;
+    cluster.pass(1.0).await;
+    cluster.create(data(json!({}))).await;
+    cluster.pass(1.0).await;
+    let used = async || cluster.get("v1", "ResourceQuota", "q").await["status"]["used"]["requests.storage"].clone();
+    assert_eq!(used().await, "1Gi");
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims/data/status";
+    let patch = json!({"status": {"allocatedResources": {"storage": "3Gi"}}});
+    assert_eq!(cluster.send("PATCH", path, &patch).await.0, 200);
+    cluster.pass(1.0).await;
+    assert_eq!(used().await, "3Gi");
+}

@@ -109,8 +109,8 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
         let selector = go_selector(Cursor::root(budget).map("spec.selector"));
         let message = format!(
             "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, \
-             the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
-             these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
+             the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
+             for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
         );
         plan.warn(about, COMPONENT, "UnmanagedPods", message);
     }

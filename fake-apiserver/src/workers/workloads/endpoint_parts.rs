@@ -44,6 +44,15 @@ pub(crate) fn label_patch(known: &Map, labels: &Map) -> Map {
     labels.clone().into_iter().chain(gone).collect()
 }
 
+/// Returns the annotation of new objects with the time of a change.
+pub(crate) fn trigger_annotation(trigger: Option<&str>) -> Map {
+    let mut annotations = Map::new();
+    if let Some(trigger) = trigger {
+        annotations.insert(TRIGGER.into(), trigger.into());
+    }
+    annotations
+}
+
 /// Returns the ports of a Service, resolved for a Pod, without named ports that the Pod does not have.
 pub(crate) fn ports(service: &Object, pod: &Object) -> Vec<Value> {
     let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {

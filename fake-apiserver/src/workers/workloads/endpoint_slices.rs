@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::endpoint_parts::{
     SERVICE_NAME, TRIGGER, ZONE, address_of, host_name, known_labels, label_patch, labels_of, ports, publishes_unready,
-    reference,
+    reference, trigger_annotation,
 };
 use super::plan::{Plan, controller_reference};
 use super::pods::{is_ready, label};
@@ -25,7 +25,13 @@ const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
 type Group = (Vec<Value>, BTreeMap<String, Value>);
 
 /// Writes the slices of a Service.
-pub(crate) fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+pub(crate) fn write_slices(
+    service: &Object,
+    pods: &[&Arc<Object>],
+    trigger: Option<&str>,
+    sees: &Sees<'_>,
+    plan: &mut Plan,
+) {
     let mine = json!({"matchLabels": {SERVICE_NAME: service.name(), SLICE_MANAGED_BY: SLICE_MANAGER}});
     let Ok(Some(selector)) = LabelSelector::from_object(&mine) else {
         return;
@@ -69,7 +75,7 @@ pub(crate) fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<
         if own.is_empty() && !slices.is_empty() {
             own.push(slices.remove(0));
         }
-        fill_slices(service, &own, (&labels, &ports), endpoints, sees, plan);
+        fill_slices(service, &own, (&labels, &ports), endpoints, trigger, plan);
     }
     for slice in slices {
         plan.delete(Resource::EndpointSlice, slice);
@@ -83,7 +89,7 @@ fn fill_slices(
     slices: &[&Arc<Object>],
     (labels, ports): (&Map, &[Value]),
     mut endpoints: BTreeMap<String, Value>,
-    sees: &Sees<'_>,
+    trigger: Option<&str>,
     plan: &mut Plan,
 ) {
     let uid_of = |it: &Value| it["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -115,7 +121,7 @@ fn fill_slices(
             || known != *labels
         {
             let mut patch = json!({
-                "metadata": {"annotations": {TRIGGER: sees.stamp()}},
+                "metadata": {"annotations": {TRIGGER: trigger}},
                 "endpoints": or_null(&stay), "ports": or_null(ports),
             });
             patch["metadata"]["labels"] = label_patch(&known, labels).into();
@@ -130,7 +136,7 @@ fn fill_slices(
         let slice = json!({
             "metadata": {
                 "generateName": format!("{}-", service.name()), "namespace": service.namespace(), "labels": labels,
-                "annotations": {TRIGGER: sees.stamp()},
+                "annotations": trigger_annotation(trigger),
                 "ownerReferences": [controller_reference(Resource::Service, service)],
             },
             "addressType": "IPv4", "endpoints": or_null(chunk), "ports": or_null(ports),

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cluster::{Cluster, selects};
-use super::controller::{Changed, WorkloadController};
+use super::controller::{Changed, Sync, WorkloadController};
 use super::endpoint_parts::{
     SERVICE_NAME, TRIGGER, ZONE, address_of, host_name, is_headless, known_labels, label_patch, labels_of, ports,
-    publishes_unready, reference,
+    publishes_unready, reference, trigger_annotation,
 };
 use super::endpoint_slices::write_slices;
+use super::kubelet::Nodes;
 use super::mirror;
 use super::plan::Plan;
 use super::pods::{annotation, is_finished, is_ready, label};
@@ -18,6 +19,7 @@ use super::resource::{Resource, key_of};
 use super::sees::{Sees, service_selector};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
+use crate::entropy;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
@@ -27,7 +29,8 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     &[WorkloadController {
         gone,
         concerns,
-        ..WorkloadController::new(Resource::Service, "endpointslice-controller", sync)
+        sync: Sync::Nodes(sync),
+        ..WorkloadController::new(Resource::Service, "endpointslice-controller", |_, _| Plan::EMPTY)
     }],
 );
 
@@ -82,7 +85,7 @@ fn zone(node: &Object) -> Option<String> {
 }
 
 /// Plans the work for a Service.
-pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
+fn sync(service: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     let mut plan = Plan::default();
     let key = Key::new(service.namespace(), service.name());
     let selector = service_selector(service);
@@ -95,12 +98,17 @@ pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     }
     let pods = sees.cluster.selected(Resource::Pod, service.namespace(), &selector);
+    let times = nodes.services.entry(service.uid().to_owned()).or_default();
+    let trigger = times.next(service, &pods).map(entropy::seconds);
+    let trigger = trigger.as_deref();
     let pods: Vec<_> = pods
         .into_iter()
         .filter(|it| !is_finished(it) && !Cursor::root(it).text("status.podIP").is_empty())
         .collect();
-    write_slices(service, &pods, sees, &mut plan);
-    plan.send_as(ENDPOINTS_ACCOUNT, |plan| write_endpoints(service, &pods, sees, plan));
+    write_slices(service, &pods, trigger, sees, &mut plan);
+    plan.send_as(ENDPOINTS_ACCOUNT, |plan| {
+        write_endpoints(service, &pods, trigger, sees, plan)
+    });
     plan
 }
 
@@ -214,16 +222,17 @@ fn truncate(subsets: &mut [Subset]) -> bool {
     true
 }
 
-fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+fn write_endpoints(service: &Object, pods: &[&Arc<Object>], trigger: Option<&str>, sees: &Sees<'_>, plan: &mut Plan) {
     let (subsets, is_truncated) = subsets_of(service, pods);
     let mut labels = labels_of(service);
     labels.insert(MANAGED_BY.into(), MANAGER.into());
     let current = sees
         .cluster
         .find(Resource::Endpoints, service.namespace(), service.name());
-    let mut metadata = json!({"labels": labels, "annotations": {TRIGGER: sees.stamp()}});
+    let mut metadata = json!({"labels": labels, "annotations": {TRIGGER: trigger}});
     match current {
         None => {
+            metadata["annotations"] = trigger_annotation(trigger).into();
             if is_truncated {
                 metadata["annotations"][OVER_CAPACITY] = TRUNCATED.into();
             }

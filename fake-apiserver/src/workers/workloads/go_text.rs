@@ -32,7 +32,8 @@ pub(crate) fn go_selector(selector: Option<&Map>) -> String {
         .map(expression)
         .collect();
     format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}",
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}",
         labels.join(" ")
     )
 }

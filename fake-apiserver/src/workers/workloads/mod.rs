@@ -32,6 +32,7 @@ pub(super) mod daemon_set;
 pub(super) mod job;
 pub(super) mod cron_job;
 mod schedule;
+mod trigger_times;
 mod endpoint_parts;
 mod endpoint_slices;
 pub(super) mod endpoints;

@@ -191,27 +191,27 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
         (-placement.score(node), pods, node.name().to_owned())
     });
     best.map(|it| it.name().to_owned()).ok_or_else(|| {
-        // The texts are sorted, including their numbers.
-        let mut reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
-        reasons.sort();
         let total = nodes.len();
         let movable = full.len() + held;
         let preemption = [
-            (movable, "No preemption victims found for incoming pod"),
-            (total - movable, NOT_HELPFUL),
+            ("No preemption victims found for incoming pod", movable),
+            (NOT_HELPFUL, total - movable),
         ];
-        let mut preemption: Vec<String> = preemption
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, why)| format!("{count} {why}"))
-            .collect();
-        preemption.sort();
         Unfit {
-            reasons: format!("0/{total} nodes are available: {}", reasons.join(", ")),
-            preemption: format!("0/{total} nodes are available: {}", preemption.join(", ")),
+            reasons: unavailable(total, refusals.iter().map(|(why, count)| (why.as_str(), *count))),
+            preemption: unavailable(total, preemption.into_iter()),
             full,
         }
     })
+}
+
+/// Returns the text about the reasons why none of the nodes is available, each with a number of nodes. The texts are
+/// sorted, including their numbers.
+fn unavailable<'a>(total: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
+    let texts = reasons.filter(|(_, count)| *count > 0);
+    let mut texts: Vec<String> = texts.map(|(why, count)| format!("{count} {why}")).collect();
+    texts.sort();
+    format!("0/{total} nodes are available: {}", texts.join(", "))
 }
 
 /// Returns the reason why a node does not fit a Pod.

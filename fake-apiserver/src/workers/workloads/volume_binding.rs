@@ -1,5 +1,5 @@
-//! The claims of unscheduled Pods (`VolumeBinding` of the scheduler): refuses Pods with unusable claims and nodes on which
-//! their volumes are not usable, and selects the node for claims that wait for a consumer.
+//! The claims of unscheduled Pods (`VolumeBinding` of the scheduler): refuses Pods with unusable claims and nodes on
+//! which their volumes are not usable, and selects the node for claims that wait for a consumer.
 
 use std::sync::Arc;
 

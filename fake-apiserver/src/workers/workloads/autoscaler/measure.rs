@@ -372,8 +372,8 @@ impl<'a> Pods<'a> {
         target * (1000 - down) <= used && used <= target * (1000 + above)
     }
 
-    /// Returns the number of replicas with which the usage reaches the target. Pods without a value are counted in a way
-    /// that makes the change smaller: with zero when scaling up, and with an assumed usage when scaling down.
+    /// Returns the number of replicas with which the usage reaches the target. Pods without a value are counted in a
+    /// way that makes the change smaller: with zero when scaling up, and with an assumed usage when scaling down.
     fn replicas(&self, usage: &Usage, wanted: Wanted) -> i64 {
         let mut sums = usage.sums();
         let (used, target) = wanted.ratio(sums);

@@ -13,6 +13,7 @@ use super::super::heartbeat::Heartbeats;
 use super::super::kwok::Pending;
 use super::super::pods::{generation, is_finished};
 use super::super::resource::Resource;
+use super::super::trigger_times::TriggerTimes;
 use super::look::{HostState, Memory};
 use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
@@ -37,6 +38,8 @@ pub(crate) struct Nodes {
     pub(crate) jobs: HashMap<String, Failures>,
     /// The delays of each DaemonSet, by uid.
     pub(crate) daemon_sets: HashMap<String, FailedPods>,
+    /// The observed changes of the Pods of each Service, by uid.
+    pub(crate) services: HashMap<String, TriggerTimes>,
     /// The uids of the Nodes that the controller of Nodes has registered.
     registered: HashSet<String>,
     /// Number of the last address that was assigned to a Pod.
@@ -56,6 +59,7 @@ impl Nodes {
             autoscalers: HashMap::new(),
             jobs: HashMap::new(),
             daemon_sets: HashMap::new(),
+            services: HashMap::new(),
             registered: HashSet::new(),
             addresses: 0,
         }
@@ -119,6 +123,7 @@ impl Nodes {
         self.autoscalers.remove(old.uid());
         self.jobs.remove(old.uid());
         self.daemon_sets.remove(old.uid());
+        self.services.remove(old.uid());
         self.registered.remove(old.uid());
     }
 

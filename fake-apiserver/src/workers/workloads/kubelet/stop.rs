@@ -50,7 +50,7 @@ impl Look<'_> {
         plan
     }
 
-    /// Writes an Event about each running container, when it is told to stop.
+    /// Writes an Event about each running container, at the start of the grace period.
     fn note_stopping(&mut self) {
         let pod = self.pod;
         for (list, statuses) in [

@@ -42,8 +42,8 @@ impl Set<'_> {
         format!("{volume}-{}-{ordinal}", self.set.name())
     }
 
-    /// Plans the missing claims of a Pod. The set becomes their owner if they are deleted with it. Returns the reason if
-    /// the Pod must not be created, because claims are being deleted.
+    /// Plans the missing claims of a Pod. The set becomes their owner if they are deleted with it. Returns the reason
+    /// if the Pod must not be created, because claims are being deleted.
     pub(super) fn create_claims(&self, ordinal: i64, plan: &mut Plan) -> Option<String> {
         let leaving = self
             .claims(ordinal)
