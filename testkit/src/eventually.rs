@@ -160,7 +160,7 @@ impl TestCluster {
             loop {
                 let waited = began.elapsed();
                 if let Err(reason) = self.evaluate(&condition) {
-                    let what = format!("the condition no longer holds after {waited:?} of virtual time");
+                    let what = format!("the condition does not hold after {waited:?} of virtual time");
                     return Err(self.failed_condition(place, &what, &reason));
                 }
                 if waited >= time {

@@ -158,7 +158,7 @@ mod tests {
     #[case::map_key("data.8080", "data.8080")]
     #[case::list_index("spec.containers.0.image", "spec.containers.1.image")]
     #[case::star("spec.containers.*.image", "spec.containers.1.image")]
-    fn path_with_a_number_is_hidden(#[case] ignored: &str, #[case] path: &str) {
+    fn ignored_path_matches_numeric_keys_and_all_list_indexes(#[case] ignored: &str, #[case] path: &str) {
         assert!(Mask::of(&[ignored.to_owned()]).hides("pods", path));
     }
 

@@ -16,7 +16,8 @@ use crate::report::{Checked, Failed, at_the_test, most_frequent};
 use crate::test_cluster::{Cause, TestCluster};
 use crate::work::Done;
 
-/// Minimum average number of messages per object at one instant for a burst of messages to count as a hot loop.
+/// Minimum average number of messages per object at one instant for a burst of messages below the limit of requests to
+/// count as a hot loop.
 const MESSAGES_EACH: u64 = 10;
 
 /// Number of additional messages after which a burst is checked again.

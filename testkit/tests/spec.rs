@@ -308,7 +308,7 @@ fn each_field_is_changed_once_before_any_is_changed_again() {
 }
 
 #[test]
-fn coverage_counts_spec_changes_and_sequences_and_untried_ones_can_fail_the_report() {
+fn untried_spec_changes_and_sequences_are_counted_and_may_fail_the_report() {
     let report = explored(None).schedules(6).require_all_singles().report();
     let (tried, all) = report.coverage().changes;
     assert!(tried == 6 && all > 6, "{report}");

@@ -57,7 +57,11 @@ async fn empty_time_is_a_time(#[case] query: &str, #[case] expected: u16) {
 #[case::negative("-1", "-1", "invalid syntax")]
 #[case::list("80,x", "x", "invalid syntax")]
 #[tokio::test(start_paused = true)]
-async fn ports_are_decoded_first(#[case] ports: &str, #[case] shown: &str, #[case] why: &str) {
+async fn ports_of_a_port_forward_are_decoded_before_the_pod_is_read(
+    #[case] ports: &str,
+    #[case] shown: &str,
+    #[case] why: &str,
+) {
     let server = server().await;
     let why = format!("cannot convert to []int32: strconv.ParseUint: parsing \"{shown}\": {why}");
     for pod in ["p", "missing"] {

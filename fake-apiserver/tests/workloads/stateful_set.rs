@@ -334,7 +334,7 @@ async fn put_status(cluster: &Cluster, pod: &str, phase: &str, is_ready: bool) {
 
 /// An unready Pod is only removed if no Pod with a lower ordinal is unready.
 #[tokio::test(start_paused = true)]
-async fn ordered_scale_down_stops_at_an_unready_pod_unless_it_is_the_first_one() {
+async fn ordered_scale_down_only_removes_an_unready_pod_without_an_unready_predecessor() {
     let cluster = Cluster::with(&[Worker::StatefulSet]);
     cluster.create(set(json!({"replicas": 4}))).await;
     cluster.pass(0.1).await;

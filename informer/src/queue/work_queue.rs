@@ -600,8 +600,8 @@ impl<T: Clone + Eq + Hash> WorkItem<T> {
         self.priority
     }
 
-    /// Drops this item and waits for the next key. Cheaper than a drop and a call of [`WorkQueue::get`]: the queue is
-    /// locked once, and its clock is read once for metrics.
+    /// Drops this item and waits for the next key. Cheaper than dropping the item and calling [`WorkQueue::get`]: the
+    /// queue is locked once if a key is ready, and its clock is read once for metrics.
     ///
     /// Dropping the future at any time does not lose keys.
     pub async fn next(self) -> Option<Self> {

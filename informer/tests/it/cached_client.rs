@@ -297,7 +297,7 @@ async fn objects_can_be_updated_patched_or_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_deleted_by_key_precondition_or_selector() {
+async fn deletes_respect_preconditions_dry_runs_and_selectors() {
     let cluster = TestCluster::start();
     for name in ["a", "b", "c"] {
         cluster

@@ -290,7 +290,7 @@ async fn change_during_a_back_off_causes_one_additional_reconcile() {
 
 /// kubernetes-sigs/controller-runtime#3330: a delayed key with a high priority waits for keys with a lower priority.
 #[tokio::test(start_paused = true)]
-async fn due_key_of_a_high_priority_precedes_ready_keys_of_a_lower_one() {
+async fn due_high_priority_key_precedes_ready_low_priority_keys() {
     let queue = WorkQueue::builder().by_priority().build();
     let at = |priority, after| AddOptions {
         priority,

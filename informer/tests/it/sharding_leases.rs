@@ -33,7 +33,7 @@ fn replica(cluster: &TestCluster) -> (Sharding, Ended) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn manager_fails_if_the_leases_of_its_sharding_cannot_be_listed() {
+async fn manager_fails_if_sharding_leases_cannot_be_listed() {
     let cluster = TestCluster::start();
     let forbidden = [Verb::List, Verb::Watch].map(|verb| {
         let fault = faults::status(403, "Forbidden").client("a").on(verb, "leases");

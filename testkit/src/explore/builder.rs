@@ -264,8 +264,9 @@ impl Explore {
     /// # Panics
     ///
     /// If a run violates an oracle or a check; the message describes the smallest plan found that causes the violation.
-    /// If the scenario fails without any fault. If a `sometimes` check never held. If single faults remain untried
-    /// although they [are required](Self::require_all_singles). If a replay string cannot be parsed, or the reports of
+    /// If the scenario fails without any fault. If a `sometimes` check never held. If single faults, or changes or
+    /// sequences of [`explore_spec`](super::explore_spec), remain untried although they
+    /// [are required](Self::require_all_singles). If a replay string cannot be parsed, or the reports of
     /// all shards cannot be read. If a run is stuck: after half a minute of real time in which the process is idle, or
     /// after five minutes.
     #[track_caller]

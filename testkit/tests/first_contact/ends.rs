@@ -119,7 +119,7 @@ fn run_that_ended_the_process_is_reported_by_the_next_search() {
     assert!(text.contains("exits the process"), "{text}");
     assert!(text.contains("to replay: EXPLORE_REPLAY='"), "{text}");
     let text = String::from_utf8(run("2").stderr).expect("the text is UTF-8");
-    let note = "the process ended during a run of this test (by `process::exit`?); to replay: EXPLORE_REPLAY='";
+    let note = "the process ended during an earlier run of this test, possibly by `process::exit`; to replay: EXPLORE_REPLAY='";
     assert!(text.contains(note), "{text}");
     assert!(
         !String::from_utf8_lossy(&run("2").stderr).contains(note),

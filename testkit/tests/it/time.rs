@@ -275,7 +275,7 @@ async fn consistently_fails_if_the_condition_stops_holding(cluster: TestCluster)
     let steady = |c: &TestCluster| c.get(config_map("a")).data("n") == Some("0");
     cluster.consistently(Duration::from_secs(599), steady).await;
     let message = failure(cluster.consistently(Duration::from_secs(10), steady)).await;
-    assert!(message.contains("no longer holds after 1"), "{message}");
+    assert!(message.contains("does not hold after 1"), "{message}");
 }
 
 #[tokio::test]

@@ -10,12 +10,11 @@ use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
-use serde_json::{Value, json};
-use testkit::explore::ExternalError;
+use serde_json::json;
+use testkit::TestCluster;
 use testkit::objects::config_map;
-use testkit::{Object, TestCluster};
 
-use crate::rotations::{once, set};
+use crate::rotations::set;
 use crate::support::{
     Context, Done, Error, FINALIZER, OPERATOR, again, annotation, done, field, has_finalizer, is_deleted, plain,
 };

@@ -389,7 +389,7 @@ fn n6_json_and_protobuf_of_v2_share_an_etag_derived_from_the_served_resources() 
                 .headers
                 .iter()
                 .find(|(name, _)| *name == "etag")
-                .expect("the answer has an ETag");
+                .expect("the response has an ETag");
             tag.clone()
         };
         let (json, protobuf) = (v2(&api, "", ""), v2(&api, PROTOBUF, ""));

@@ -68,7 +68,7 @@ pub(crate) struct State {
     pub(crate) violations: Vec<Violation>,
     /// Latest end of the faults that have begun.
     pub(crate) windows_end: Option<Instant>,
-    /// Delay of the latest step after which the state became correct, but later than `within`.
+    /// Time from a step to the correct state, if it exceeded the time limit (`within`, or the `timeout` of a wait).
     pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
     /// Number of messages by which the limit for hot loops is raised: for requests of workers, waits, and additional

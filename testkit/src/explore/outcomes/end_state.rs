@@ -350,8 +350,8 @@ impl EndState {
         lines.take(SHOWN).collect()
     }
 
-    /// Lists the differences except for values that were only assigned to different objects, and the descriptions of
-    /// those values.
+    /// Returns two lists: the differences without values that were only assigned to different objects, and descriptions
+    /// of these values.
     pub(super) fn differences_but_for_order(&self, found: &Self, mask: &Mask) -> (Vec<Difference>, Vec<String>) {
         let mut differences = self.differences(found, mask);
         let permuted = take_permuted(&mut differences);
@@ -573,8 +573,10 @@ fn folded(derived: &[Difference]) -> Option<String> {
         .take(FOLDED)
         .map(|(key, count)| format!("{key} ({count})"))
         .collect();
-    if left_out > 0 {
-        parts.push(format!("{left_out} more objects"));
+    match left_out {
+        0 => {}
+        1 => parts.push("1 more object".to_owned()),
+        _ => parts.push(format!("{left_out} more objects")),
     }
     (!parts.is_empty()).then(|| format!("and fields derived by workers: {}", parts.join(", ")))
 }

@@ -63,8 +63,9 @@ impl Report {
         }
     }
 
-    /// Returns `true` if no failure was found, all `sometimes` checks held, and all single faults were tried if this
-    /// [is required](crate::explore::Explore::require_all_singles). A shard does not evaluate `sometimes` checks.
+    /// Returns `true` if no failure was found, all `sometimes` checks held, and, if this
+    /// [is required](crate::explore::Explore::require_all_singles), all single faults, spec changes and sequences of
+    /// changes were tried. A shard does not evaluate `sometimes` checks.
     pub fn is_success(&self) -> bool {
         // The check may have held in a run of another shard.
         let is_never = self.shard.is_whole() && !self.never.is_empty();

@@ -77,7 +77,7 @@ impl Harness {
     }
 
     /// Returns the state of a quiet cluster; `None` if something has changed since the previous wait, or if that wait
-    /// ended early. Always `None` in references and in virtual time.
+    /// ended early in a run that a fault has affected. Always `None` in references and in virtual time.
     pub(super) fn quiet_since(&self) -> Option<Quiet> {
         let wait = self.present_wait();
         let is_unchanged = wait.from.1 == self.gate.server.resource_version();

@@ -87,7 +87,7 @@ impl Flight {
             let _ = fs::remove_file(path);
             let replay = text.trim_end();
             Some(format!(
-                "the process ended during a run of this test (by `process::exit`?); to replay: {replay}"
+                "the process ended during an earlier run of this test, possibly by `process::exit`; to replay: {replay}"
             ))
         });
         told.collect()

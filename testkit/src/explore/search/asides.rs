@@ -65,7 +65,11 @@ impl Asides {
             )
         });
         let first_come = self.first_come.iter().cloned();
-        let repeated = (self.repeated > 0).then(|| format!("{} more plans fail with the same message", self.repeated));
+        let repeated = match self.repeated {
+            0 => None,
+            1 => Some("another plan fails with the same message".to_owned()),
+            count => Some(format!("{count} more plans fail with the same message")),
+        };
         let unconfirmed = self.unconfirmed.first().map(|(plan, violation)| {
             let count = match self.unconfirmed.len() {
                 1 => "a plan that failed once was".to_owned(),

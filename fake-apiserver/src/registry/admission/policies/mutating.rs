@@ -98,7 +98,7 @@ struct Refusal<'a> {
     /// The binding; `None` if the policy itself is misconfigured.
     binding: Option<&'a str>,
     why: String,
-    /// Set unless the policy or the binding is misconfigured.
+    /// Set if an expression failed or its result cannot be applied. The reason is then `Invalid`, not `Forbidden`.
     is_invalid: bool,
 }
 

@@ -58,7 +58,8 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Updates the annotations of the new ReplicaSet; returns `true` if the rollout must wait for the change.
+    /// Updates the annotations and minReadySeconds of the new ReplicaSet; if they are up to date, updates the revision
+    /// and the conditions of the Deployment. Returns `true` if the rollout must wait for the change.
     fn update_new(&self, new: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = annotations(new);
         let next = self.set_annotations(had.clone(), wanted);

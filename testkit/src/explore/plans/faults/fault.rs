@@ -69,8 +69,7 @@ pub(crate) enum Fault {
     Expire => cut::EXPIRE,
     /// The event is delivered twice.
     Twice => twice::ROW,
-    /// The watch delivers nothing, starting with the event, and not even its end; the connection breaks after some
-    /// time.
+    /// Starting with the event, the watch delivers neither events nor its end; the connection breaks after some time.
     HalfOpen => half_open::ROW,
     /// The bookmark is not delivered.
     Drop => drop_bookmark::ROW,

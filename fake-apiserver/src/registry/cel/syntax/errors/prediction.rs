@@ -29,9 +29,9 @@ struct Way {
     is_beyond: bool,
 }
 
-/// Error: no path continues with a token.
+/// Error: no path through the grammar accepts the token.
 pub(super) struct NoWay {
-    /// Index of the token with which no path continues.
+    /// Index of the token that no path accepts.
     pub(super) at: usize,
 }
 
