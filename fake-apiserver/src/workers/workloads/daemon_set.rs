@@ -116,7 +116,8 @@ fn sync(set: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
 /// node are ignored, and so are Pods that have ended and are only kept by finalizers.
 fn by_node<'a>(claimed: &[&'a Arc<Object>]) -> ByNode<'a> {
     let mut by_node = ByNode::new();
-    let counts = |pod: &&&Arc<Object>| !(is_finished(pod) && pod.is_terminating()) && !node_of(pod).is_empty();
+    let is_held = |pod: &Object| is_finished(pod) && pod.is_terminating();
+    let counts = |pod: &&&Arc<Object>| !is_held(pod) && !node_of(pod).is_empty();
     for pod in claimed.iter().filter(counts) {
         by_node.entry(node_of(pod)).or_default().push(*pod);
     }
