@@ -103,7 +103,8 @@ impl UserInfo {
     /// Returns the namespace and name of the ServiceAccount, if the user is one.
     pub fn as_service_account(&self) -> Option<(&str, &str)> {
         let parts = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':');
-        parts.filter(|(namespace, name)| !namespace.contains('.') && is_subdomain(namespace) && is_subdomain(name))
+        let is_label = |text: &str| text.len() <= 63 && !text.contains('.') && is_subdomain(text);
+        parts.filter(|(namespace, name)| is_label(namespace) && is_subdomain(name))
     }
 
     /// Adds the group of all authenticated users, unless the user is in the group of unauthenticated users.

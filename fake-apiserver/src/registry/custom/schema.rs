@@ -144,7 +144,7 @@ impl CustomSchema for Structural {
     }
 
     fn form(&self) -> Form {
-        // Without a `type`, which most values that may be integers or strings lack, any scalar is accepted (schemaconv's
+        // Most values that may be integers or strings lack a `type`. Any scalar is accepted in this case (schemaconv's
         // `parseSchema`).
         match self.kind {
             None => Form::Any,

@@ -36,6 +36,7 @@ fn create(case: &Value) -> Result<Object, String> {
     let stored = strategy.facts().stored_api_version.unwrap_or(&served);
     strategy.convert(&mut object, stored);
     metadata::fill_namespace(&mut object, namespace).map_err(|status| status.message)?;
+    strategy.admit(&mut object, None, &context)?;
     metadata::begin_lifetime(&mut object, strategy, &entropy);
     if !strategy.facts().keeps_status_on_create {
         object.remove("status");

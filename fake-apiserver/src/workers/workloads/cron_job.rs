@@ -41,7 +41,6 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
         drop_active(&mut next, job);
     }
     note_finished(cron, &jobs, &mut next, &mut plan);
-    note_missing(cron, &jobs, sees, &mut next, &mut plan);
     let is_known = |job: &Object| Cursor::root(cron).maps("status.active").any(|it| is_reference(it, job));
     for job in jobs.iter().filter(|it| outcome(it).is_none() && !is_known(it)) {
         if annotation(job, SCHEDULED).is_none() {
@@ -52,6 +51,7 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
             add_active(&mut next, job);
         }
     }
+    note_missing(cron, &jobs, sees, &mut next, &mut plan);
     if !cron.is_terminating() && Cursor::root(cron).flag("spec.suspend") != Some(true) {
         return schedule(cron, &jobs, next, sees, plan);
     }
@@ -134,10 +134,8 @@ fn clean_up<'a>(cron: &Object, jobs: &[&'a Arc<Object>], plan: &mut Plan) -> Vec
             .filter(|it| outcome(it) == Some(kind) && !it.is_terminating())
             .collect();
         ended.sort_by_key(|it| {
-            (
-                Cursor::root(it).text("status.startTime").to_owned(),
-                it.name().to_owned(),
-            )
+            let start = Cursor::root(it).text("status.startTime");
+            (start.is_empty(), start.to_owned(), it.name().to_owned())
         });
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
@@ -174,12 +172,14 @@ fn schedule(cron: &Object, jobs: &[&Arc<Object>], mut next: Map, sees: &Sees<'_>
     let is_listed = Cursor::root(&next)
         .maps("active")
         .any(|it| Cursor::root(it).text("name") == name);
-    let is_processed = is_listed || time(Cursor::root(cron).text("status.lastScheduleTime")) == Some(due);
-    let policy = Cursor::root(cron).text("spec.concurrencyPolicy");
-    if is_processed {
+    let is_processed = time(Cursor::root(cron).text("status.lastScheduleTime")) == Some(due);
+    if is_listed || is_processed {
+        // The time of a listed Job is missing if an earlier write of the status failed.
+        next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
         plan.status(Resource::CronJob, cron, next);
         return plan;
     }
+    let policy = Cursor::root(cron).text("spec.concurrencyPolicy");
     if policy == "Forbid" && !Cursor::root(&next).is_empty("active") {
         let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
         plan.note(about, COMPONENT, "JobAlreadyActive", message.to_owned());

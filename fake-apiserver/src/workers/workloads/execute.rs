@@ -158,13 +158,11 @@ impl Executor<'_> {
             .await;
         let (mut note, mut status) = if done.is_ok() { rescale.success } else { rescale.failure };
         if let Err(failure) = &done {
-            note.message = note.message.replace("{}", &failure.message);
+            note.message = completed(&note.message, &failure.message);
             let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
             for condition in conditions.into_iter().flatten() {
-                if let Some(message) = condition["message"]
-                    .as_str()
-                    .map(|it| it.replace("{}", &failure.message))
-                {
+                let message = condition["message"].as_str().map(|it| completed(it, &failure.message));
+                if let Some(message) = message {
                     condition["message"] = message.into();
                 }
             }
@@ -377,4 +375,10 @@ fn difference(from: &Value, to: &Value) -> Value {
         }
     }
     Value::Object(patch)
+}
+
+/// Replaces `{}` at the end of a message by the server's message. Other parts, such as selectors, may contain `{}`.
+fn completed(message: &str, why: &str) -> String {
+    let start = message.strip_suffix("{}");
+    start.map_or_else(|| message.to_owned(), |start| format!("{start}{why}"))
 }

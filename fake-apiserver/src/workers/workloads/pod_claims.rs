@@ -45,7 +45,7 @@ pub(crate) fn protects(pod: &Object, claim: &Object) -> bool {
     }
     let mut volumes = Cursor::root(pod).maps("spec.volumes");
     volumes.any(|it| {
-        let of_pod = ephemeral_claim(pod, it).filter(|_| !is_shut_down(pod));
+        let of_pod = ephemeral_claim(pod, it).filter(|_| !is_shut_down(pod) && foreign(pod, claim).is_none());
         named_claim(it).or(of_pod).is_some_and(|it| it == claim.name())
     })
 }

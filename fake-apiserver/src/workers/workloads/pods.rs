@@ -121,8 +121,8 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) 
     json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")})
 }
 
-/// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The latter only matter if the
-/// former are equal.
+/// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The latter only matter if
+/// the former are equal.
 fn restarts(pod: &Object) -> (i64, i64) {
     let is_sidecar = |it: &&Map| Cursor::root(it).text("restartPolicy") == "Always";
     let sidecars = Cursor::root(pod).maps("spec.initContainers").filter(is_sidecar);

@@ -28,7 +28,7 @@ const COMPONENT: &str = "default-scheduler";
 /// Reason for a node on which the removal of other Pods would not make room.
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Enqueues the unscheduled Pods that a change of a node, a claim or another Pod may make schedulable.
+/// Enqueues the unscheduled Pods that a change of a node, a claim, a volume, a class or another Pod may make schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
@@ -51,6 +51,15 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
                 .filter(|it| it.namespace() == change.key.namespace());
             let users = pods.filter(|pod| claims(pod).iter().any(|it| it == change.key.name()));
             users.for_each(|it| add(key_of(it)));
+        }
+        // A free volume, or a class, may make the claims of a Pod usable (`EventsToRegister` of `VolumeBinding`).
+        Resource::PersistentVolume | Resource::StorageClass => {
+            let is_class = change.resource == Resource::StorageClass;
+            let is_usable = |it: &Object| is_class || Cursor::root(it).text("status.phase") == "Available";
+            if change.new.is_some_and(is_usable) {
+                let users = cluster.unassigned().filter(|pod| !claims(pod).is_empty());
+                users.for_each(|it| add(key_of(it)));
+            }
         }
         _ => {}
     }

@@ -234,9 +234,12 @@ fn keep(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         return refer(volume, claim, plan);
     }
     let uid = Cursor::root(reference).text("uid");
-    if uid != claim.uid() && !uid.is_empty() {
+    if !is_for(reference, claim) {
         let message = "Two claims are bound to the same volume, this one is bound incorrectly";
         return lose(claim, "ClaimMisbound", message.to_owned(), plan);
+    }
+    if uid.is_empty() {
+        refer(volume, claim, plan);
     }
     complete(claim, volume, sees, plan);
 }
@@ -246,6 +249,9 @@ fn bind_requested(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut P
     let about = (Resource::PersistentVolumeClaim, claim);
     let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
     if !reference.is_empty() && is_for(reference, claim) {
+        if Cursor::root(reference).text("uid") != claim.uid() {
+            refer(volume, claim, plan);
+        }
         return complete(claim, volume, sees, plan);
     }
     if !reference.is_empty() {
@@ -300,10 +306,13 @@ fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.note((Resource::PersistentVolumeClaim, claim), COMPONENT, "Resizing", message);
 }
 
-/// Reserves a volume for a claim.
+/// Reserves a volume for a claim. The annotation is only set if the user did not reserve it.
 fn refer(volume: &Object, claim: &Object, plan: &mut Plan) {
-    let reference = reference_to(claim);
-    let patch = json!({"metadata": {"annotations": {BOUND_BY: "yes"}}, "spec": {"claimRef": reference}});
+    let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
+    let mut patch = json!({"spec": {"claimRef": reference_to(claim)}});
+    if reference.is_empty() || !is_for(reference, claim) {
+        patch["metadata"] = json!({"annotations": {BOUND_BY: "yes"}});
+    }
     plan.merge(Resource::PersistentVolume, volume, patch);
 }
 

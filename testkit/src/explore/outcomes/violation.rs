@@ -55,8 +55,8 @@ impl Violation {
     }
 
     /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. An object that is
-    /// created again may be equal at the end, so other differences from the reference precede it. Runs in which the test
-    /// continues during faults may differ because messages arrive in a different order.
+    /// created again may be equal at the end, so other differences from the reference precede it. Runs in which the
+    /// test continues during faults may differ because messages arrive in a different order.
     pub(crate) fn doubt(&self, is_overlapped: bool) -> u8 {
         // The names of checks in the test begin with these words.
         let is_check = [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it));

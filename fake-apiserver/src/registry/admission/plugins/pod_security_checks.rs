@@ -104,7 +104,7 @@ pub(super) fn violations(spec: &Cursor<'_>, level: Level, version: KubernetesVer
     if level == Level::Baseline {
         baseline(spec, has_user_namespace, &mut add);
     } else {
-        restricted(spec, has_user_namespace, &mut add);
+        restricted(spec, has_user_namespace, version, &mut add);
     }
     found
 }
@@ -130,10 +130,15 @@ fn baseline(spec: &Cursor<'_>, has_user_namespace: bool, add: &mut Add<'_>) {
 }
 
 /// Adds the violations of the level `restricted`, which replaces some of the checks of `baseline`.
-fn restricted(spec: &Cursor<'_>, has_user_namespace: bool, add: &mut Add<'_>) {
+fn restricted(spec: &Cursor<'_>, has_user_namespace: bool, version: KubernetesVersion, add: &mut Add<'_>) {
+    // Earlier versions only have the check of `baseline`, which is performed earlier.
+    let has_own_check = version >= KubernetesVersion::V1_35;
     add("host namespaces", host_namespaces(spec), ", ");
     add("hostPort", host_ports(spec).into_iter().collect(), ", ");
     add("privileged", privileged(spec), ", ");
+    if !has_own_check {
+        add("procMount", proc_mount(spec), ", ");
+    }
     add("forbidden sysctls", forbidden_sysctls(spec), ", ");
     // Windows does not support the fields of these checks, and a Pod for Windows cannot set them.
     let is_windows = spec.text("os.name") == "windows";
@@ -143,7 +148,9 @@ fn restricted(spec: &Cursor<'_>, has_user_namespace: bool, add: &mut Add<'_>) {
         add("allowPrivilegeEscalation != false", details, ", ");
         add("unrestricted capabilities", restricted_capabilities(spec), "; ");
     }
-    add("procMount", proc_mount(spec), ", ");
+    if has_own_check {
+        add("procMount", proc_mount(spec), ", ");
+    }
     add("restricted volume types", restricted_volumes(spec), ", ");
     if !has_user_namespace {
         add("runAsNonRoot != true", run_as_non_root(spec), "; ");

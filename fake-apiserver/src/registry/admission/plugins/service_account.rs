@@ -48,18 +48,22 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the Secrets of a Pod's ephemeral containers (`limitEphemeralContainerSecretReferences`).
-pub(super) fn check_ephemeral_containers(reader: &Reader, pod: &Object) -> Result<(), String> {
+/// Returns the ServiceAccount of a Pod whose ephemeral containers change.
+pub(super) fn account_of_ephemeral_containers(reader: &Reader, pod: &Object) -> Result<Object, String> {
     let name = Cursor::root(pod).text("spec.serviceAccountName");
     if name.is_empty() {
         let (namespace, name) = (pod.namespace(), pod.name());
         return Err(format!("no service account specified for pod {namespace}/{name}"));
     }
-    let account = account_of(reader, pod, name)?;
-    if pod_secrets::are_limited(&account) {
-        pod_secrets::check_ephemeral_containers(&account, pod)?;
+    account_of(reader, pod, name)
+}
+
+/// Checks the Secrets of a Pod's ephemeral containers (`limitEphemeralContainerSecretReferences`).
+pub(super) fn check_ephemeral_containers(account: &Object, pod: &Object) -> Result<(), String> {
+    match pod_secrets::are_limited(account) {
+        true => pod_secrets::check_ephemeral_containers(account, pod),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn account_of(reader: &Reader, pod: &Object, name: &str) -> Result<Object, String> {

@@ -34,7 +34,10 @@ pub(in super::super) fn validate(admission: &Admission, attributes: &Attributes<
     if plugins.service_account
         && (group, resource, subresource, operation) == ("", "pods", "ephemeralcontainers", Operation::Update)
     {
-        service_account::check_ephemeral_containers(reader, object).map_err(refused)?;
+        let account = service_account::account_of_ephemeral_containers(reader, object).map_err(refused)?;
+        // In Go, this error is not converted to a Status, so it is an internal error without a reason.
+        let failed = |why: String| Status::new(500, "", why);
+        service_account::check_ephemeral_containers(&account, object).map_err(failed)?;
     }
     if plugins.has(Plugin::PodSecurity) {
         pod_security::check(reader, attributes, object)?;

@@ -195,9 +195,11 @@ fn selector(look: &mut Look<'_>, scale: &Scale, nodes: &Nodes, plan: &mut Plan) 
     let namespace = look.autoscaler.namespace();
     let pods = look.sees.cluster.selected(Resource::Pod, namespace, selector);
     let is_shared = |other: &&Arc<Object>| {
-        let is_known = nodes.autoscalers.get(other.uid()).is_some_and(|it| it.is_known);
+        if !nodes.autoscalers.get(other.uid()).is_some_and(|it| it.is_known) {
+            return false;
+        }
         let its_selector = target(other, look.sees).ok().and_then(|it| it.selector);
-        is_known && its_selector.is_some_and(|it| pods.iter().any(|pod| selects(&it, pod)))
+        its_selector.is_some_and(|it| pods.iter().any(|pod| selects(&it, pod)))
     };
     let all = look.sees.cluster.within(Resource::HorizontalPodAutoscaler, namespace);
     let shared: Vec<String> = all

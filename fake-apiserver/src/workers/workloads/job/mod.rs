@@ -3,27 +3,25 @@
 mod end;
 mod indexes;
 mod run;
+mod state;
 mod track;
 mod work;
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
-use super::back_off::Failures;
 use super::cluster::{Cluster, controller_of};
 use super::controller::{Changed, Sync, WorkloadController};
 use super::kubelet::Nodes;
 use super::plan::{Plan, Write};
-use super::pods::{self, is_finished, phase, plus, spec};
+use super::pods::{self, plus, spec};
 use super::resource::{Resource, Target};
 use super::sees::{Sees, selector_of};
-use crate::api::json::Map;
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::WorkerRow;
+use state::Run;
 
 const COMPONENT: &str = "job-controller";
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
@@ -57,15 +55,6 @@ fn orphans(change: &Changed<'_>, _: &Cluster, add: &mut dyn FnMut(Key)) {
     if change.resource == Resource::Pod && change.new.is_some_and(is_orphan) {
         add(Key::new(change.key.namespace(), ORPHANS));
     }
-}
-
-/// A Job and its Pods during a sync.
-struct Run<'a> {
-    job: &'a Object,
-    sees: &'a Sees<'a>,
-    pods: Vec<&'a Arc<Object>>,
-    /// End of the back-off after the last failures.
-    back_off: Option<Timestamp>,
 }
 
 /// Plans the work for a Job. If another controller manages the Job, it is only deleted after its TTL has expired.
@@ -161,63 +150,5 @@ fn release_orphans(namespace: &str, sees: &Sees<'_>, plan: &mut Plan) {
         if track::is_tracked(pod) && !is_counted_by_another(pod) {
             track::release(pod, plan);
         }
-    }
-}
-
-impl<'a> Run<'a> {
-    fn spec(&self) -> &'a Map {
-        spec(self.job)
-    }
-
-    fn is_suspended(&self) -> bool {
-        Cursor::root(self.spec()).flag("suspend") == Some(true)
-    }
-
-    fn is_indexed(&self) -> bool {
-        Cursor::root(self.spec()).text("completionMode") == "Indexed"
-    }
-
-    fn completions(&self) -> Option<i64> {
-        Cursor::root(self.spec()).integer("completions")
-    }
-
-    /// Adds new failures to the record, and returns the end of the back-off.
-    fn back_off_end(&self, record: &mut Failures) -> Option<Timestamp> {
-        let of = |counts: &dyn Fn(&Object) -> bool| -> Vec<(&str, Timestamp)> {
-            let is_valid = |pod: &&&Arc<Object>| track::is_tracked(pod) && self.may_count(pod) && counts(pod);
-            let pods = self.pods.iter().filter(is_valid);
-            pods.map(|pod| (pod.uid(), track::ended_at(pod))).collect()
-        };
-        record.retain(|uid| self.pods.iter().any(|pod| pod.uid() == uid));
-        record.add(&of(&|pod| phase(pod) == "Succeeded"), &of(&|pod| self.has_failed(pod)));
-        record.end()
-    }
-
-    /// Returns `true` if an index is below the completions.
-    fn is_valid(&self, index: i64) -> bool {
-        self.completions().is_some_and(|all| (0..all).contains(&index))
-    }
-
-    /// Returns the active Pods.
-    fn active(&self) -> Vec<&'a Arc<Object>> {
-        self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
-    }
-
-    /// Returns the number of Pods that are being deleted but have not ended.
-    fn terminating(&self) -> usize {
-        self.pods
-            .iter()
-            .filter(|it| it.is_terminating() && !is_finished(it))
-            .count()
-    }
-
-    /// Returns `true` if a Pod is counted as failed. This includes a Pod that is being deleted, unless it has succeeded
-    /// or `podReplacementPolicy` is `Failed`.
-    fn has_failed(&self, pod: &Object) -> bool {
-        if phase(pod) == "Failed" {
-            return true;
-        }
-        let replaced_only_failed = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
-        pod.is_terminating() && phase(pod) != "Succeeded" && !replaced_only_failed
     }
 }
