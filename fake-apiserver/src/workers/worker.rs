@@ -80,8 +80,8 @@ pub enum Worker {
     /// Maintains the EndpointSlices and Endpoints of Services with a selector, and mirrors the Endpoints of other
     /// Services.
     Endpoints => workloads::endpoints::ROW,
-    /// Computes the number of disruptions that PodDisruptionBudgets allow, and resets the condition `DisruptionTarget` of
-    /// Pods that were not deleted within two minutes.
+    /// Computes the number of disruptions that PodDisruptionBudgets allow, and resets the condition `DisruptionTarget`
+    /// of Pods that were not deleted within two minutes.
     Disruption => workloads::disruption::ROW,
     /// Scales the targets of HorizontalPodAutoscalers every 15 s, based on the usage and the metrics that are set in
     /// [`Kubelet`](crate::Kubelet).

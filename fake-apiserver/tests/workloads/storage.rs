@@ -596,3 +596,49 @@ async fn quota_counts_the_allocated_size_of_a_claim() {
     cluster.pass(1.0).await;
     assert_eq!(used().await, "3Gi");
 }
+
+#[rstest]
+#[case::volume_last(false)]
+#[case::class_last(true)]
+#[tokio::test(start_paused = true)]
+async fn pod_is_scheduled_if_its_volume_or_class_appears_later(#[case] is_class_last: bool) {
+    let cluster = Cluster::start();
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let (first, last) = match is_class_last {
+        true => (volume(json!({})), class),
+        false => (class, volume(json!({}))),
+    };
+    cluster.create(first).await;
+    cluster.create(data(json!({"volumeName": ""}))).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {
+            "containers": [{"name": "main", "image": "nginx:1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    cluster.create(pod).await;
+    cluster.pass(5.0).await;
+    cluster.create(last).await;
+    cluster.pass(5.0).await;
+    assert_eq!(phase(&cluster).await, "Bound");
+    assert_eq!(cluster.get("v1", "Pod", "one").await["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volume_that_a_user_reserved_gets_the_uid_of_its_claim() {
+    let cluster = Cluster::start();
+    cluster
+        .create(volume(json!({"claimRef": {"namespace": "default", "name": "data"}})))
+        .await;
+    cluster.create(data(json!({"volumeName": "disk"}))).await;
+    cluster.pass(1.0).await;
+    assert_eq!(phase(&cluster).await, "Bound");
+    let disk = cluster.get("v1", "PersistentVolume", "disk").await;
+    let claim = cluster.get("v1", "PersistentVolumeClaim", "data").await;
+    assert_eq!(disk["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
+    assert_eq!(disk["metadata"]["annotations"], Value::Null);
+}

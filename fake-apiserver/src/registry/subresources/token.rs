@@ -34,7 +34,7 @@ const MAX_SECONDS: i64 = 1 << 32;
 
 /// The lifetime in seconds that kubelets request for tokens projected into Pods.
 const EXTENDED_FROM: i64 = 60 * 60 + 7;
-/// Lifetime, in seconds, of tokens for Pods whose requested lifetime is [`EXTENDED_FROM`]
+/// Lifetime, in seconds, of tokens for Pods if the requested lifetime is [`EXTENDED_FROM`]
 /// (`--service-account-extend-token-expiration`).
 const EXTENDED_TO: i64 = 365 * 24 * 60 * 60;
 

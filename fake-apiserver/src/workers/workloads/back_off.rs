@@ -58,7 +58,7 @@ impl Failures {
     }
 }
 
-/// Returns the end of the delay of a Job after this number of failures, the last of which was at `at`.
+/// Returns the end of the delay of a Job after this number of failures, with the last failure at `at`.
 pub(crate) fn job_delay_end(at: Timestamp, failures: usize) -> Timestamp {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let wait = JOB_FIRST.saturating_mul(2_i64.saturating_pow(doublings));

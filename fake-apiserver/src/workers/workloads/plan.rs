@@ -70,7 +70,7 @@ pub(crate) struct Rescale {
     pub(crate) storage: String,
     pub(crate) key: Key,
     pub(crate) replicas: i64,
-    /// The object whose status is written.
+    /// The object that has the status.
     pub(crate) at: Target,
     /// Event and status on success.
     pub(crate) success: (Note, Map),

@@ -38,7 +38,7 @@ pub(crate) fn group(version: &str) -> &str {
     version.split_once('/').map_or("", |it| it.0)
 }
 
-/// Error for an object whose scale cannot be read.
+/// Error for an object with a scale that cannot be read.
 #[derive(Debug)]
 pub(crate) enum ScaleError {
     /// No resource of the kind is served.

@@ -28,7 +28,8 @@ const COMPONENT: &str = "default-scheduler";
 /// Reason for a node on which the removal of other Pods would not make room.
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Enqueues the unscheduled Pods that a change of a node, a claim, a volume, a class or another Pod may make schedulable.
+/// Enqueues the unscheduled Pods that a change of a node, a claim, a volume, a class or another Pod may make
+/// schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
         Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),

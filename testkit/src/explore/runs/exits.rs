@@ -44,8 +44,8 @@ impl Drop for Exits {
     }
 }
 
-/// Prints the run of the thread that exits the process. Writes to stderr directly, because the test harness captures the
-/// output of `eprintln!`.
+/// Prints the run of the thread that exits the process. Writes to stderr directly, because the test harness captures
+/// the output of `eprintln!`.
 extern "C" fn report() {
     let Some(plan) = lock(&PLANS).remove(&RUN.get()) else {
         return;

@@ -1,8 +1,8 @@
 //! The admission plugins of kube-apiserver that depend only on stored objects. `topology_labels` mutates,
 //! `limit_ranger`, `service_account`, `runtime_class` and `classes` mutate and validate, `certificates`, `pod_groups`,
 //! `pod_resize` and `pod_security` validate, in the order of `validation`. `resource_quota` checks and charges quotas,
-//! and `quota_controller` updates them; both use `usage`. `service_account` uses `pod_secrets`. Plugins for a single kind
-//! are in the `admit` of its strategy. `types/plugins.rs` lists the enabled plugins.
+//! and `quota_controller` updates them; both use `usage`. `service_account` uses `pod_secrets`. Plugins for a single
+//! kind are in the `admit` of its strategy. `types/plugins.rs` lists the enabled plugins.
 
 mod certificates;
 mod classes;

@@ -4,7 +4,7 @@
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
-/// Annotation of a ServiceAccount whose Pods may only reference the Secrets in the ServiceAccount.
+/// Annotation of ServiceAccounts that restricts their Pods to the Secrets in the ServiceAccount.
 const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Paths of the names of Secrets in a volume.

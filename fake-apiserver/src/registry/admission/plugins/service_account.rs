@@ -48,7 +48,7 @@ pub(super) fn admit(reader: &Reader, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the ServiceAccount of a Pod whose ephemeral containers change.
+/// Returns the ServiceAccount of a Pod, for a change of its ephemeral containers.
 pub(super) fn account_of_ephemeral_containers(reader: &Reader, pod: &Object) -> Result<Object, String> {
     let name = Cursor::root(pod).text("spec.serviceAccountName");
     if name.is_empty() {

@@ -18,7 +18,7 @@ pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
     Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
-/// Returns the error of a policy whose `paramKind` does not exist.
+/// Returns the error of a policy with a `paramKind` that does not exist.
 pub(super) fn missing_kind(reader: &Reader, kind: Option<&ParamKind>) -> Option<String> {
     let (api_version, kind) = kind?;
     let is_missing = reader.scheme().lookup_kind(api_version, kind).is_none();

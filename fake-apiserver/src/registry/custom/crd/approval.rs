@@ -7,7 +7,7 @@ use crate::registry::types::url::Url;
 /// Annotation with the approval.
 pub(super) const ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// State of the annotation of a CRD whose group needs an approval, as in `GetAPIApprovalState`.
+/// State of the annotation of a CRD in a group that needs an approval, as in `GetAPIApprovalState`.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Approval<'a> {
     Missing,

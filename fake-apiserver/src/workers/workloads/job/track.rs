@@ -39,7 +39,7 @@ pub(super) struct Counted<'a> {
 /// The results in the status of a Job.
 #[derive(Default)]
 struct Recorded {
-    /// Number of succeeded and failed Pods whose finalizer was removed.
+    /// Number of succeeded and failed Pods without the finalizer.
     succeeded: i64,
     failed: i64,
     /// The uids of further succeeded and failed Pods.
@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
         self.pods.iter().copied().filter(|pod| is_tracked(pod))
     }
 
-    /// Returns the recorded results. Recorded Pods whose finalizer has been removed are added to the counts.
+    /// Returns the recorded results. Recorded Pods without the finalizer are added to the counts.
     fn recorded(&self, status: &Map, completed: BTreeSet<i64>) -> Recorded {
         let held: BTreeSet<&str> = self.tracked().map(|pod| pod.uid()).collect();
         let uncounted = Cursor::root(status).map_or_empty("uncountedTerminatedPods");
