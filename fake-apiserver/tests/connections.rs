@@ -343,7 +343,12 @@ async fn channel_numbers_start_again_after_128_ports() {
 )]
 #[case::unknown_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
 #[case::unknown_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
-#[case::invalid_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
+#[case::invalid_port(
+    "db/portforward?ports=x",
+    "",
+    400,
+    "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax"
+)]
 #[case::container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
 async fn failed_connections_report_the_reason(
