@@ -115,7 +115,8 @@ impl UserInfo {
     }
 }
 
-/// Returns `true` for a DNS subdomain, such as the name of a Node.
+/// Returns `true` for a DNS subdomain, such as the name of a Node. The rules of names, which also report errors, are in
+/// a higher layer.
 pub(crate) fn is_subdomain(name: &str) -> bool {
     let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {

@@ -415,7 +415,7 @@ async fn ignored_failures_of_an_index_are_counted_separately() {
     assert_eq!(work(&cluster).await["status"]["failedIndexes"], "");
 }
 
-/// The time of a failure is estimated if the Pod has no terminated containers (`getFinishedTime`).
+/// The time of a failure is estimated if no container of the Pod has terminated (`getFinishedTime`).
 #[rstest]
 #[case::failed(false, json!({}), 1)]
 #[case::deleted(true, json!({}), 1)]

@@ -97,7 +97,7 @@ async fn create_anew(client: Client, cloud: External) {
     std::future::pending::<()>().await;
 }
 
-/// The earlier failure has no lasting effect.
+/// The additional creation is found first, but does not change the end state.
 #[test]
 fn lasting_difference_precedes_an_additional_creation() {
     let report = explore(async |cluster: &TestCluster| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::resource::Resource;
-use crate::api::json::Value;
+use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::selector::{LabelOperator, LabelSelector};
 use crate::registry::types::cursor::Cursor;
@@ -34,13 +34,15 @@ struct Table {
     labelled: HashMap<(String, String, String), BTreeSet<Key>>,
 }
 
+/// Returns the owner reference of the controller of an object.
+pub(crate) fn controller_reference_of(object: &Object) -> Option<&Map> {
+    let mut owners = Cursor::root(object.metadata()?).maps("ownerReferences");
+    owners.find(|it| Cursor::root(it).flag("controller") == Some(true))
+}
+
 /// Returns the controller that owns an object: kind, name and uid.
 pub(crate) fn controller_of(object: &Object) -> Option<(&str, &str, &str)> {
-    let metadata = object.metadata()?;
-    let owner = Cursor::root(metadata)
-        .maps("ownerReferences")
-        .find(|it| Cursor::root(it).flag("controller") == Some(true));
-    owner.map(|it| {
+    controller_reference_of(object).map(|it| {
         (
             Cursor::root(it).text("kind"),
             Cursor::root(it).text("name"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::cluster::{Cluster, controller_of, selects};
+use super::cluster::{Cluster, controller_of, controller_reference_of, selects};
 use super::controller::{Changed, WorkloadController};
 use super::go_text::go_selector;
 use super::plan::Plan;
@@ -41,7 +41,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
 /// Time in seconds after which an eviction is treated as failed if the Pod has not been deleted.
 const DELETION_TIMEOUT: i64 = 120;
 
-/// Time in seconds after which a Pod that should be deleted, but is not, is no longer marked.
+/// Time, in seconds, after which the condition `DisruptionTarget` is reset if the Pod was not deleted.
 const STALE_TIMEOUT: i64 = 120;
 
 /// Resets the condition `DisruptionTarget` of a Pod that was not deleted (Go's `syncStalePodDisruption`).
@@ -202,14 +202,9 @@ fn counts_controllers(budget: &Object) -> bool {
     Cursor::root(rules).is_set("maxUnavailable") || matches!(rules.get("minAvailable"), Some(Value::String(_)))
 }
 
-/// Returns the `apiVersion` of the controller of a Pod; empty if it has none.
+/// Returns the `apiVersion` of the controller of a Pod; empty if the Pod does not have a controller.
 fn version_of_controller(pod: &Object) -> &str {
-    let owners = pod
-        .metadata()
-        .into_iter()
-        .flat_map(|it| Cursor::root(it).maps("ownerReferences"));
-    let mut controllers = owners.filter(|it| Cursor::root(it).flag("controller") == Some(true));
-    controllers.next().map_or("", |it| Cursor::root(it).text("apiVersion"))
+    controller_reference_of(pod).map_or("", |it| Cursor::root(it).text("apiVersion"))
 }
 
 /// Returns the total replicas of the controllers of the Pods. Pods without a controller are not counted. Fails for a

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::pods::spec;
+use super::pods::{sidecars, spec};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -10,6 +10,8 @@ use crate::registry::types::cursor::Cursor;
 /// The label of Nodes with their zone.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of an EndpointSlice with the name of its controller.
+pub(crate) const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub(crate) const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
@@ -76,10 +78,9 @@ pub(crate) fn ports(service: &Object, pod: &Object) -> Vec<Value> {
 
 /// Returns the number of a port of a container or a sidecar.
 fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
-    let of = |list| Cursor::root(spec(pod)).maps(list);
-    let sidecars = of("initContainers").filter(|it| Cursor::root(it).text("restartPolicy") == "Always");
-    let mut ports = of("containers")
-        .chain(sidecars)
+    let mut ports = Cursor::root(spec(pod))
+        .maps("containers")
+        .chain(sidecars(pod))
         .flat_map(|it| Cursor::root(it).maps("ports"));
     let found = ports.find(|it| Cursor::root(it).text("name") == name && Cursor::root(it).text("protocol") == protocol);
     found.and_then(|it| Cursor::root(it).integer("containerPort"))

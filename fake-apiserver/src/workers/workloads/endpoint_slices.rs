@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::endpoint_parts::{
-    SERVICE_NAME, TRIGGER, ZONE, address_of, host_name, known_labels, label_patch, labels_of, ports, publishes_unready,
-    reference, trigger_annotation,
+    SERVICE_NAME, SLICE_MANAGED_BY, TRIGGER, ZONE, address_of, host_name, known_labels, label_patch, labels_of, ports,
+    publishes_unready, reference, trigger_annotation,
 };
 use super::plan::{Plan, controller_reference};
 use super::pods::{is_ready, label};
@@ -18,7 +18,6 @@ use crate::registry::types::cursor::Cursor;
 
 /// Maximum number of endpoints in a slice.
 const SLICE_MOST: usize = 100;
-const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// Endpoints with the same ports: the ports, and the endpoints by the uid of their Pod.

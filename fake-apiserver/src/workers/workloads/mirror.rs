@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::endpoint_parts::{SERVICE_NAME, SLICE_MANAGED_BY};
 use super::plan::{Plan, controller_reference};
 use super::pods::label;
 use super::resource::Resource;
@@ -21,8 +22,6 @@ const SUBSET_MOST: usize = 1000;
 /// The service account of the controller.
 pub(crate) const ACCOUNT: &str = "endpointslicemirroring-controller";
 const COMPONENT: &str = "endpoint-slice-mirroring-controller";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";

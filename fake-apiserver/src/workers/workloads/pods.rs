@@ -121,12 +121,16 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &Map) 
     json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")})
 }
 
+/// Returns the sidecars of a Pod: the init containers that are always restarted.
+pub(crate) fn sidecars(pod: &Object) -> impl Iterator<Item = &Map> {
+    let containers = Cursor::root(pod).maps("spec.initContainers");
+    containers.filter(|it| Cursor::root(it).text("restartPolicy") == "Always")
+}
+
 /// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The latter only matter if
 /// the former are equal.
 fn restarts(pod: &Object) -> (i64, i64) {
-    let is_sidecar = |it: &&Map| Cursor::root(it).text("restartPolicy") == "Always";
-    let sidecars = Cursor::root(pod).maps("spec.initContainers").filter(is_sidecar);
-    let sidecars: Vec<&str> = sidecars.map(|it| Cursor::root(it).text("name")).collect();
+    let sidecars: Vec<&str> = sidecars(pod).map(|it| Cursor::root(it).text("name")).collect();
     let count = |it: &Map| Cursor::root(it).integer("restartCount");
     let of = |list| Cursor::root(status(pod)).maps(list);
     let others = of("initContainerStatuses").filter(|it| sidecars.contains(&Cursor::root(it).text("name")));

@@ -29,7 +29,7 @@ pub(crate) struct Scale {
     pub(crate) replicas: i64,
     /// The observed number of replicas.
     pub(crate) observed: i64,
-    /// The selector of the Pods; `None` if the object has none.
+    /// The selector of the Pods; `None` if the object does not have a selector.
     pub(crate) selector: Option<LabelSelector>,
 }
 
@@ -43,11 +43,11 @@ pub(crate) fn group(version: &str) -> &str {
 pub(crate) enum ScaleError {
     /// No resource of the kind is served.
     UnknownKind { kind: String, version: String },
-    /// The resource with this name has no subresource `scale`.
+    /// The resource with this name does not have the subresource `scale`.
     Unsupported(String),
     /// The object does not exist.
     Missing { resource: String, name: String },
-    /// The object has no valid number of replicas.
+    /// The number of replicas of the object is missing or invalid.
     Invalid(String),
 }
 

@@ -13,7 +13,7 @@ use crate::lock::lock;
 static PLANS: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
-    /// Number of this thread's run; 0 if there is none. A number needs no destructor, so it can still be read while the
+    /// Number of this thread's run, or 0. A number does not need a destructor, so it can still be read while the
     /// process exits.
     static RUN: Cell<u64> = const { Cell::new(0) };
 }

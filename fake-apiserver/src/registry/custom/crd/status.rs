@@ -20,8 +20,7 @@ pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.
 /// perform all writes of kube-apiserver, call this function until it returns `None`. After a change or a removal, call
 /// it for the other CRDs of the group as well, because names may have become available.
 pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
-    let approved = || report_approval(crd, now);
-    approved()
+    report_approval(crd, now)
         .or_else(|| accept_names(crd, used, now))
         .or_else(|| establish(crd, now))
 }
@@ -159,16 +158,9 @@ fn report_approval(crd: &Object, now: &str) -> Option<Object> {
     const CONFORMS: &str = "KubernetesAPIApprovalPolicyConformant";
     let approval = Approval::of(&Cursor::root(crd))?;
     let (status, reason, message) = approval.condition();
-    let is_same = condition(crd, CONFORMS).is_some_and(|it| {
-        let it = Cursor::root(it);
-        it.text("status") == status && it.text("reason") == reason && it.text("message") == message
-    });
-    if is_same {
-        return None;
-    }
     let mut next = crd.clone();
     set_condition(&mut next, CONFORMS, status, reason, &message, now);
-    Some(next)
+    (next != *crd).then_some(next)
 }
 
 fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {

@@ -6,6 +6,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::workers::workloads::fit;
 use crate::workers::workloads::go_text::go_selector;
+use crate::workers::workloads::pods::sidecars;
 
 /// Returns the request of a Pod or of one of its containers, in thousandths (Go's `calculateRequests`).
 pub(super) fn requests(pod: &Object, name: &str, container: &str) -> Result<i128, String> {
@@ -17,10 +18,8 @@ pub(super) fn requests(pod: &Object, name: &str, container: &str) -> Result<i128
         let missing = || format!("missing pod-level request for {name} in Pod {}", pod.name());
         return amount.map(i128::from).ok_or_else(missing);
     }
-    let sidecars = Cursor::root(pod).maps("spec.initContainers");
-    let sidecars = sidecars.filter(|it| Cursor::root(it).text("restartPolicy") == "Always");
     let mut sum = None;
-    for it in Cursor::root(pod).maps("spec.containers").chain(sidecars) {
+    for it in Cursor::root(pod).maps("spec.containers").chain(sidecars(pod)) {
         let its_name = Cursor::root(it).text("name");
         if !container.is_empty() && its_name != container {
             continue;

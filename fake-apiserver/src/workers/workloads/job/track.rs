@@ -12,7 +12,7 @@ use crate::api::object::Object;
 use crate::api::options::PatchKind;
 use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::{Plan, Write};
-use crate::workers::workloads::pods::{annotation, condition, created, phase, plus, status, time};
+use crate::workers::workloads::pods::{annotation, condition, created, phase, plus, sidecars, status, time};
 use crate::workers::workloads::resource::{Resource, Target};
 use crate::workers::workloads::sees::JOB_TRACKING;
 
@@ -336,9 +336,7 @@ pub(super) fn ended_at(pod: &Object) -> Timestamp {
 
 /// Returns the time at which the last container or sidecar terminated; `None` if one of them has not terminated.
 fn containers_ended_at(pod: &Object) -> Option<Timestamp> {
-    let is_sidecar = |it: &&Map| Cursor::root(it).text("restartPolicy") == "Always";
-    let sidecars = Cursor::root(pod).maps("spec.initContainers").filter(is_sidecar);
-    let sidecars: Vec<&str> = sidecars.map(|it| Cursor::root(it).text("name")).collect();
+    let sidecars: Vec<&str> = sidecars(pod).map(|it| Cursor::root(it).text("name")).collect();
     let others = Cursor::root(pod).maps("status.initContainerStatuses");
     let others = others.filter(|it| sidecars.contains(&Cursor::root(it).text("name")));
     let containers = Cursor::root(pod).maps("status.containerStatuses").chain(others);
