@@ -6,6 +6,9 @@
 
 #[path = "processes/fields.rs"]
 mod fields;
+#[path = "processes/init.rs"]
+#[cfg(target_os = "linux")]
+mod init;
 #[path = "processes/stubs.rs"]
 #[cfg(target_os = "linux")]
 mod stubs;
@@ -686,108 +689,4 @@ fn schema_describes_controllers_and_steps() {
     assert_eq!(properties["controllers"]["type"], "array", "{schema:#}");
     assert_eq!(schema["required"], serde_json::json!(["controllers", "steps"]));
     assert_eq!(schema["additionalProperties"], false);
-}
-
-#[test]
-fn scenario_is_generated_from_rendered_manifests() {
-    let directory = Directory::new();
-    directory.write(
-        "all.yaml",
-        "apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web-operator, namespace: ops}
-spec:
-  replicas: 2
-  template:
-    spec:
-      containers:
-        - name: manager
-          image: example.com/web-operator:1
-          command: [/manager]
-          args: [--leader-elect]
-          env:
-            - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
-            - {name: LEVEL, value: debug}
-            - {name: SECRET, valueFrom: {secretKeyRef: {name: a, key: b}}}
----
-apiVersion: example.com/v1
-kind: Web
-metadata: {name: a}
-",
-    );
-    let output = drydock(&["explore", "--init", &directory.0.display().to_string()]);
-    let scenario = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    for expected in [
-        "  - name: manager\n",
-        "      - /manager\n      - \"--leader-elect\"\n",
-        "    namespace: ops\n    replicas: 2\n",
-        "      POD_NAMESPACE: ops\n      LEVEL: debug\n      # missing: the value of SECRET\n",
-        "  crds: [] # missing",
-        "  - apply: ",
-    ] {
-        assert!(scenario.contains(expected), "{expected:?} is not in\n{scenario}");
-    }
-}
-
-#[rstest]
-#[case::port(
-    "ports: [{containerPort: 9443}]",
-    "# the program listens on 9443: pass a free port such as ${PORT_9443} instead"
-)]
-#[case::port_of_webhooks(
-    "ports: [{containerPort: 9876, name: hooks}]",
-    "# the program serves webhooks on 9876: pass ${PORT_WEBHOOK} instead, or set `webhookPort: 9876`"
-)]
-#[case::service_account("", "# set this if the program does not read a kubeconfig:\n    # inCluster: true\n")]
-#[case::name_of_the_pod(
-    "env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
-    "      POD_NAME: ${NAME}\n"
-)]
-#[case::environment_from_a_secret(
-    "env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: a, key: b}}}]",
-    "      # missing: the value of PASSWORD\n"
-)]
-#[case::no_command("", "# missing: the program of the image example.com/web-operator:1 on this machine")]
-#[case::no_object("", "# missing: an object for the controller to work on")]
-fn scenario_generated_from_rendered_manifests_has_hints_and_is_valid(#[case] container: &str, #[case] hint: &str) {
-    let directory = Directory::new();
-    let rendered = directory.0.join("rendered");
-    fs::create_dir(&rendered).expect("the directory can be created");
-    directory.write(
-        "rendered/all.yaml",
-        &format!(
-            "apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: web-operator, namespace: ops}}
-spec:
-  template:
-    spec:
-      serviceAccountName: web-operator
-      containers: [{{name: manager, image: 'example.com/web-operator:1', {container}}}]
----
-apiVersion: v1
-kind: Service
-metadata: {{name: hooks, namespace: ops}}
-spec: {{ports: [{{port: 443, targetPort: hooks}}]}}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {{name: web}}
-webhooks: [{{name: a.example.com, clientConfig: {{service: {{namespace: ops, name: hooks}}}}}}]
-"
-        ),
-    );
-    let output = drydock(&["explore", "--init", &rendered.display().to_string()]);
-    let scenario = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(scenario.contains(hint), "{hint:?} is not in\n{scenario}");
-    directory.write("example.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
-    let path = directory.write("scenario.yaml", &scenario).display().to_string();
-    let explored = drydock(&["explore", &path]);
-    let (report, error) = (text(&explored.stdout), text(&explored.stderr));
-    assert!(
-        report.contains("./controller does not exist"),
-        "{scenario}{report}{error}"
-    );
 }

@@ -83,9 +83,13 @@ struct Explore {
     /// Prints only the report
     #[arg(long, short)]
     quiet: bool,
-    /// Writes a scenario for the manifests in a directory to standard output, and marks missing parts
-    #[arg(long, value_name = "DIRECTORY", conflicts_with = "scenario")]
-    init: Option<PathBuf>,
+    /// Writes a scenario for the manifests that install a controller: YAML files, directories of them, kustomize
+    /// directories (rendered by kubectl or kustomize) and Helm charts (rendered by helm). Lists missing parts
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "scenario")]
+    init: Vec<PathBuf>,
+    /// Directory into which --init writes the scenario and its files
+    #[arg(long, value_name = "DIRECTORY", requires = "init", default_value = "drydock")]
+    into: PathBuf,
 }
 
 fn parse_time(text: &str) -> Result<super::time::Time, String> {
@@ -121,8 +125,8 @@ pub fn main() -> ExitCode {
 
 #[expect(clippy::print_stdout, reason = "people read the report")]
 fn explore(args: &Explore) -> Result<ExitCode, String> {
-    if let Some(directory) = &args.init {
-        print!("{}", init(directory).map_err(|err| err.to_string())?);
+    if !args.init.is_empty() {
+        print!("{}", init(&args.init, &args.into).map_err(|err| err.to_string())?);
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.scenario.as_deref().unwrap_or(Path::new(""));

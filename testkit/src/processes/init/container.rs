@@ -1,0 +1,447 @@
+//! Writes the controllers of a scenario: one for each container of the workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Component, Path};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use super::rendered::{Manifests, namespace_of, text};
+use super::yaml::{list, quoted};
+use super::{Files, MISSING};
+use crate::processes::webhooks::{is_configuration, services};
+
+/// Directories, relative to the working directory, in which a program is looked for.
+const PROGRAMS: [&str; 8] = [
+    "",
+    "bin",
+    "build",
+    "dist",
+    "out",
+    "_output/bin",
+    "target/release",
+    "target/debug",
+];
+
+/// Sidecars that only forward requests to a controller. There is no need to run them.
+const PROXIES: [&str; 2] = ["kube-rbac-proxy", "istio-proxy"];
+
+/// Directory of the token and the CA in a Pod, which `inCluster` mounts.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Placeholder for the directory of the certificate of webhooks.
+const CERTIFICATES: &str = "${CERT_DIR}";
+
+/// The containers of all workloads.
+pub(super) struct Pods<'a> {
+    manifests: &'a Manifests,
+    containers: Vec<Container<'a>>,
+    /// The directory of the scenario.
+    directory: &'a Path,
+}
+
+struct Container<'a> {
+    workload: &'a Value,
+    spec: &'a Value,
+    /// The name, which is unique in the scenario.
+    name: String,
+    /// Services with webhooks that this container serves, as `NAMESPACE/NAME`, and its port.
+    webhooks: Vec<(String, u64)>,
+}
+
+impl<'a> Pods<'a> {
+    pub(super) fn new(manifests: &'a Manifests, directory: &'a Path) -> Self {
+        let mut names = BTreeSet::new();
+        let mut containers = Vec::new();
+        for workload in &manifests.workloads {
+            let specs = workload["spec"]["template"]["spec"]["containers"].as_array();
+            let specs = specs.into_iter().flatten();
+            for spec in specs.filter(|it| !PROXIES.iter().any(|proxy| text(&it["image"]).contains(proxy))) {
+                let mut name = text(&spec["name"]).to_owned();
+                if name.is_empty() || !names.insert(name.clone()) {
+                    name = format!("{}-{name}", text(&workload["metadata"]["name"]));
+                    names.insert(name.clone());
+                }
+                let webhooks = webhooks(manifests, workload, spec);
+                containers.push(Container {
+                    workload,
+                    spec,
+                    name,
+                    webhooks,
+                });
+            }
+        }
+        Self {
+            manifests,
+            containers,
+            directory,
+        }
+    }
+
+    /// Returns `true` if a program listens on a port.
+    pub(super) fn has_ports(&self) -> bool {
+        let mut containers = self.containers.iter();
+        containers.any(|it| !it.webhooks.is_empty() || ports(it.spec).next().is_some() || it.ready().is_some())
+    }
+
+    /// Returns `true` if a controller has the permissions of its ServiceAccount.
+    pub(super) fn has_users(&self) -> bool {
+        self.containers.iter().any(|it| self.account(it).is_some())
+    }
+
+    pub(super) fn write(&self, scenario: &mut String, files: &mut Files) {
+        let serving = self.containers.iter().filter(|it| !it.webhooks.is_empty()).count();
+        for container in &self.containers {
+            self.write_one(container, serving > 1, scenario, files);
+        }
+    }
+
+    fn write_one(&self, container: &Container<'_>, names_webhooks: bool, scenario: &mut String, files: &mut Files) {
+        let namespace = namespace_of(container.workload);
+        let mounts = self.mounts(container, files);
+        let (env, unknown) = self.environment(container);
+        let paths = Paths { mounts, env: &env };
+        let _ = writeln!(scenario, "  - name: {}", quoted(&container.name));
+        self.write_command(container, &paths, scenario);
+        let words = ["command", "args"].into_iter().flat_map(|it| words(container.spec, it));
+        let settings: Vec<String> = words.chain(env.values().cloned()).collect();
+        for (place, file) in &paths.mounts {
+            let is_found = file.as_deref() == Some(CERTIFICATES) || settings.iter().any(|it| it.contains(place));
+            if !is_found {
+                let file = file.as_deref().unwrap_or("a file or directory of this machine");
+                let _ = writeln!(
+                    scenario,
+                    "    {MISSING}a setting with which the program reads {file} instead of {place}"
+                );
+            }
+        }
+        if namespace != "default" {
+            let _ = writeln!(scenario, "    namespace: {}", quoted(namespace));
+        }
+        let replicas = container.workload["spec"]["replicas"].as_u64().unwrap_or(1);
+        if replicas > 1 {
+            let _ = writeln!(scenario, "    replicas: {replicas}");
+        }
+        scenario
+            .push_str("    # The kubeconfig is in ${KUBECONFIG} for programs that need one.\n    inCluster: true\n");
+        if let Some(account) = self.account(container) {
+            let _ = writeln!(scenario, "    user: {}", quoted(&account));
+        }
+        if !env.is_empty() || !unknown.is_empty() {
+            scenario.push_str("    env:\n");
+        }
+        for (name, value) in &env {
+            let _ = writeln!(scenario, "      {name}: {}", quoted(&paths.replaced(value)));
+        }
+        for name in unknown {
+            let _ = writeln!(scenario, "      {MISSING}the value of {name}");
+        }
+        if let Some((_, port)) = container.webhooks.first() {
+            let _ = writeln!(scenario, "    webhookPort: {port}");
+            if names_webhooks {
+                list(
+                    scenario,
+                    "    webhooks",
+                    container.webhooks.iter().map(|(service, _)| service.clone()),
+                );
+            }
+        }
+        if let Some(url) = container.ready() {
+            let _ = writeln!(scenario, "    ready: {{url: {}}}", quoted(&url));
+        }
+    }
+
+    fn write_command(&self, container: &Container<'_>, paths: &Paths<'_>, scenario: &mut String) {
+        let mut command = words(container.spec, "command");
+        let image = text(&container.spec["image"]);
+        let of_image = image.rsplit('/').next().unwrap_or_default();
+        let of_image = of_image.split([':', '@']).next().unwrap_or_default();
+        if command.is_empty() {
+            command.push(if of_image.is_empty() {
+                "controller".to_owned()
+            } else {
+                of_image.to_owned()
+            });
+        }
+        let name = command[0].rsplit('/').next().unwrap_or_default().to_owned();
+        match program(&name, self.directory) {
+            Some(path) => command[0] = path,
+            None => {
+                command[0] = format!("./{name}");
+                let _ = writeln!(
+                    scenario,
+                    "    {MISSING}the path of the program of the image {image} on this machine, instead of ./{name}"
+                );
+            }
+        }
+        command.extend(words(container.spec, "args"));
+        let command = command.iter().map(|it| paths.replaced(it));
+        list(scenario, "    command", command);
+    }
+
+    /// Returns the user of the container's ServiceAccount, if the manifests bind a role to it.
+    fn account(&self, container: &Container<'_>) -> Option<String> {
+        let spec = &container.workload["spec"]["template"]["spec"];
+        let name = spec["serviceAccountName"]
+            .as_str()
+            .or(spec["serviceAccount"].as_str())?;
+        let namespace = namespace_of(container.workload);
+        let bindings = self
+            .manifests
+            .others
+            .iter()
+            .filter(|it| text(&it["kind"]).ends_with("RoleBinding"));
+        let mut subjects = bindings.filter_map(|it| it["subjects"].as_array()).flatten();
+        let is_bound = subjects.any(|it| {
+            let is_in_namespace = it["namespace"].as_str().unwrap_or("default") == namespace;
+            it["kind"] == "ServiceAccount" && text(&it["name"]) == name && is_in_namespace
+        });
+        is_bound.then(|| format!("system:serviceaccount:{namespace}:{name}"))
+    }
+
+    /// Returns the environment variables of a container, and the names of variables without a known value.
+    fn environment(&self, container: &Container<'_>) -> (BTreeMap<String, String>, Vec<String>) {
+        let (mut env, mut unknown) = (BTreeMap::new(), Vec::new());
+        let namespace = namespace_of(container.workload);
+        let items = |field: &str| container.spec[field].as_array().into_iter().flatten();
+        for source in items("envFrom") {
+            let prefix = text(&source["prefix"]);
+            for (field, kind) in [("configMapRef", "ConfigMap"), ("secretRef", "Secret")] {
+                let Some(name) = source[field]["name"].as_str() else {
+                    continue;
+                };
+                match self.manifests.find(kind, namespace, name) {
+                    Some(object) => {
+                        env.extend(data(object).into_iter().map(|(key, it)| (format!("{prefix}{key}"), it)))
+                    }
+                    None => unknown.push(format!("the variables of the {kind} {name}")),
+                }
+            }
+        }
+        for variable in items("env") {
+            let name = text(&variable["name"]).to_owned();
+            let value = match &variable["valueFrom"] {
+                Value::Null => Some(text(&variable["value"]).to_owned()),
+                source => self.referred(container, source),
+            };
+            match value {
+                Some(value) => {
+                    let value = expanded(&value, &env);
+                    env.insert(name, value);
+                }
+                None => unknown.push(name),
+            }
+        }
+        (env, unknown)
+    }
+
+    /// Returns the value of an environment variable that refers to a field or an object.
+    fn referred(&self, container: &Container<'_>, source: &Value) -> Option<String> {
+        let namespace = namespace_of(container.workload);
+        if let Some(path) = source["fieldRef"]["fieldPath"].as_str() {
+            let template = &container.workload["spec"]["template"];
+            return match path {
+                "metadata.namespace" => Some(namespace.to_owned()),
+                "metadata.name" => Some("${NAME}".to_owned()),
+                "spec.serviceAccountName" => template["spec"]["serviceAccountName"].as_str().map(str::to_owned),
+                "status.podIP" | "status.hostIP" => Some("127.0.0.1".to_owned()),
+                _ => {
+                    let label = path
+                        .strip_prefix("metadata.labels['")
+                        .and_then(|it| it.strip_suffix("']"))?;
+                    template["metadata"]["labels"][label].as_str().map(str::to_owned)
+                }
+            };
+        }
+        let kinds = [("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")];
+        kinds.into_iter().find_map(|(field, kind)| {
+            let object = self.manifests.find(kind, namespace, source[field]["name"].as_str()?)?;
+            data(object).remove(source[field]["key"].as_str()?)
+        })
+    }
+
+    /// Writes the files of mounted ConfigMaps and Secrets. Returns the mounted paths, and the paths that replace them,
+    /// or `None` if the content is unknown.
+    fn mounts(&self, container: &Container<'_>, files: &mut Files) -> Vec<(String, Option<String>)> {
+        let mounts = container.spec["volumeMounts"].as_array().into_iter().flatten();
+        let mut found = Vec::new();
+        for mount in mounts {
+            let place = text(&mount["mountPath"]).trim_end_matches('/').to_owned();
+            if place.starts_with(SERVICE_ACCOUNT) {
+                continue;
+            }
+            let volumes = container.workload["spec"]["template"]["spec"]["volumes"].as_array();
+            let mut volumes = volumes.into_iter().flatten();
+            let Some(volume) = volumes.find(|it| it["name"] == mount["name"]) else {
+                continue;
+            };
+            let (kind, source, name) = match (&volume["configMap"], &volume["secret"]) {
+                (Value::Null, Value::Null) => continue,
+                (Value::Null, secret) => ("Secret", secret, &secret["secretName"]),
+                (map, _) => ("ConfigMap", map, &map["name"]),
+            };
+            let object = self.manifests.find(kind, namespace_of(container.workload), text(name));
+            found.push((
+                place.clone(),
+                match object {
+                    Some(object) => {
+                        let base = place.rsplit('/').next().unwrap_or_default();
+                        let folder = format!("files/{}/{base}", container.name);
+                        let content = projected(data(object), &source["items"]);
+                        match mount["subPath"].as_str() {
+                            Some(key) => files.extend(content.get(key).map(|it| (folder.clone(), it.clone()))),
+                            None => files.extend(content.into_iter().map(|(key, it)| (format!("{folder}/{key}"), it))),
+                        }
+                        Some(format!("${{SCENARIO}}/{folder}"))
+                    }
+                    // cert-manager creates the Secret with the certificate of webhooks.
+                    None if is_certificate(&place, text(name)) && !container.webhooks.is_empty() => {
+                        Some(CERTIFICATES.to_owned())
+                    }
+                    None => None,
+                },
+            ));
+        }
+        // Longer paths first, because a path may contain another one.
+        found.sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
+        found
+    }
+}
+
+impl Container<'_> {
+    /// Returns the URL of the readiness probe, if it is an HTTP request.
+    fn ready(&self) -> Option<String> {
+        let probe = &self.spec["readinessProbe"]["httpGet"];
+        let is_http = probe.is_object() && probe["scheme"].as_str().unwrap_or("HTTP") == "HTTP";
+        let port = number(self.spec, &probe["port"]).filter(|_| is_http)?;
+        Some(format!(
+            "http://127.0.0.1:{port}{}",
+            probe["path"].as_str().unwrap_or("/")
+        ))
+    }
+}
+
+/// Paths and variables that are replaced in the command and the environment of a container.
+struct Paths<'a> {
+    mounts: Vec<(String, Option<String>)>,
+    env: &'a BTreeMap<String, String>,
+}
+
+impl Paths<'_> {
+    fn replaced(&self, word: &str) -> String {
+        let mut word = expanded(word, self.env);
+        for (place, file) in &self.mounts {
+            if let (Some(file), true) = (file, word.contains(place)) {
+                word = word.replace(place, file);
+                break;
+            }
+        }
+        word
+    }
+}
+
+/// Replaces references to variables of the form `$(NAME)`, as the kubelet does. Unknown references are kept.
+fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
+    let mut expanded = text.to_owned();
+    for (name, value) in env {
+        expanded = expanded.replace(&format!("$({name})"), value);
+    }
+    expanded
+}
+
+/// Returns the strings of a ConfigMap or a Secret. Values that are not UTF-8 are skipped.
+fn data(object: &Value) -> BTreeMap<String, String> {
+    let decoded = |it: &Value| match object["kind"] == "Secret" {
+        true => String::from_utf8(BASE64_STANDARD.decode(text(it)).ok()?).ok(),
+        false => it.as_str().map(str::to_owned),
+    };
+    let mut data = BTreeMap::new();
+    for (key, value) in object["data"].as_object().into_iter().flatten() {
+        data.extend(decoded(value).map(|it| (key.clone(), it)));
+    }
+    for (key, value) in object["stringData"].as_object().into_iter().flatten() {
+        data.insert(key.clone(), text(value).to_owned());
+    }
+    data
+}
+
+/// Returns `true` if the path or the name of a mounted Secret is the name of a certificate.
+fn is_certificate(place: &str, secret: &str) -> bool {
+    let words = ["cert", "tls"];
+    words.iter().any(|it| place.contains(it) || secret.contains(it))
+}
+
+/// Selects and renames keys, as the `items` of a volume do.
+fn projected(mut data: BTreeMap<String, String>, items: &Value) -> BTreeMap<String, String> {
+    let Some(items) = items.as_array() else { return data };
+    let items = items.iter();
+    items
+        .filter_map(|it| Some((it["path"].as_str()?.to_owned(), data.remove(it["key"].as_str()?)?)))
+        .collect()
+}
+
+/// Finds a program by its name in this directory and the usual directories of build results. Returns its path relative
+/// to the directory of the scenario.
+fn program(name: &str, directory: &Path) -> Option<String> {
+    let found = PROGRAMS
+        .iter()
+        .map(|it| Path::new(it).join(name))
+        .find(|it| it.is_file())?;
+    let parts = directory.components();
+    let is_below = parts
+        .clone()
+        .all(|it| matches!(it, Component::Normal(_) | Component::CurDir));
+    let above = match is_below {
+        true => parts
+            .filter(|it| matches!(it, Component::Normal(_)))
+            .map(|_| "../")
+            .collect(),
+        false => format!("{}/", std::env::current_dir().ok()?.display()),
+    };
+    Some(format!("{above}{}", found.display()))
+}
+
+/// Returns the strings of a list.
+fn words(spec: &Value, field: &str) -> Vec<String> {
+    let items = spec[field].as_array().into_iter().flatten();
+    items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+}
+
+fn ports(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["ports"].as_array().into_iter().flatten()
+}
+
+/// Resolves the number or the name of a port of a container.
+fn number(spec: &Value, port: &Value) -> Option<u64> {
+    let named = || ports(spec).find(|it| it["name"] == *port && port.is_string());
+    port.as_u64().or_else(|| named()?["containerPort"].as_u64())
+}
+
+/// Returns the Services that webhook configurations refer to and that select the Pods of a workload, each with the
+/// container port to which its first resolvable port forwards.
+fn webhooks(manifests: &Manifests, workload: &Value, spec: &Value) -> Vec<(String, u64)> {
+    let all = manifests.others.iter().chain(&manifests.definitions);
+    let called: BTreeSet<String> = all.filter(|it| is_configuration(it)).flat_map(services).collect();
+    let labels = &workload["spec"]["template"]["metadata"]["labels"];
+    let mut found = Vec::new();
+    for service in manifests.others.iter().filter(|it| it["kind"] == "Service") {
+        let name = format!("{}/{}", namespace_of(service), text(&service["metadata"]["name"]));
+        let selector = service["spec"]["selector"].as_object();
+        let is_selected = selector.is_some_and(|it| it.iter().all(|(key, value)| labels[key] == *value));
+        if !called.contains(&name) || !is_selected || namespace_of(service) != namespace_of(workload) {
+            continue;
+        }
+        let targets = ports(&service["spec"]).filter_map(|it| {
+            let target = if it["targetPort"].is_null() {
+                &it["port"]
+            } else {
+                &it["targetPort"]
+            };
+            number(spec, target)
+        });
+        found.extend(targets.take(1).map(|port| (name.clone(), port)));
+    }
+    found
+}
