@@ -100,7 +100,8 @@ impl Admission {
             || (!is_exempt(row) && (!setup.hooks.validating.is_empty() || self.configured().has_validation()))
     }
 
-    /// Runs the validating phase of a write. The objects have the storage version.
+    /// Runs the validating phase of a write. The objects have the version of the kind's strategy: the storage version
+    /// for built-in kinds.
     pub(crate) async fn check_write(
         &self,
         request: &WriteRequest<'_>,

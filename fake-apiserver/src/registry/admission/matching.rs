@@ -190,7 +190,7 @@ impl Match {
         let Some(selector) = &self.objects else {
             return true;
         };
-        // The options of a connection have no metadata, and so no labels that a selector could compare.
+        // The options of a connection do not have metadata, and therefore no labels to compare.
         if attributes.operation == Operation::Connect {
             return false;
         }

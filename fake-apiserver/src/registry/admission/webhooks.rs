@@ -17,7 +17,8 @@ use crate::api::status::Status;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
 
 impl Admission {
-    /// Calls the mutating webhooks of the request in order.
+    /// Calls the mutating webhooks of the request in order. If `is_second` is set, only calls the webhooks in
+    /// `known.again`.
     pub(super) async fn mutate_by_webhooks(
         &self,
         webhooks: &[Webhook],

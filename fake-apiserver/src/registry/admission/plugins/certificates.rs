@@ -75,7 +75,7 @@ fn check_pod_request(admission: &Admission, attributes: &Attributes<'_>, object:
     Err(Status::invalid(&kind, attributes.shown_name(), &errors))
 }
 
-/// Returns `true` if a write changes the status. An empty list is the same as none.
+/// Returns `true` if a write changes the status. An empty list is treated as absent.
 fn changes_status(object: &Object, old: &Object) -> bool {
     let fields = |object: &'_ Object| -> Map {
         let status = Cursor::root(object).map_or_empty("status").iter();

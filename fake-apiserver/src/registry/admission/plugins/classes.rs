@@ -87,8 +87,8 @@ pub(super) fn set_ingress_class(reader: &Reader, ingress: &mut Object) {
     }
 }
 
-/// Checks that no other PriorityClass is the default one, if the written one is. The error is the part of the message
-/// after `priorityclasses "c" is forbidden: `.
+/// If the written PriorityClass is the default, checks that no other class is the default. The error is the part of the
+/// message after `priorityclasses "c" is forbidden: `.
 pub(super) fn check_default_priority(reader: &Reader, class: &Object, operation: Operation) -> Result<(), String> {
     let is_default = |class: &Object| Cursor::root(class).is_true("globalDefault");
     if !is_default(class) {

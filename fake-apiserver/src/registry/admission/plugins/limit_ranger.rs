@@ -96,7 +96,8 @@ impl Asked {
         }
     }
 
-    /// Sums up the requests and limits of a Pod, for the resources in `limit`.
+    /// Returns the requests and limits of a Pod, for the resources in `limit`: the Pod's own value, or else the sum
+    /// over its containers.
     fn of_pod(spec: &Cursor<'_>, limit: &Cursor<'_>) -> Self {
         let own = Self::of(&spec.at("resources"));
         let names = ["min", "max", "maxLimitRequestRatio"].into_iter();

@@ -1,8 +1,9 @@
-//! The admission plugins of kube-apiserver that depend only on stored objects. `topology_labels` mutates,
-//! `limit_ranger`, `service_account`, `runtime_class` and `classes` mutate and validate, `certificates`, `pod_groups`,
-//! `pod_resize` and `pod_security` validate, in the order of `validation`. `resource_quota` checks and charges quotas,
-//! and `quota_controller` updates them; both use `usage`. `service_account` uses `pod_secrets`. Plugins for a single
-//! kind are in the `admit` of its strategy. `types/plugins.rs` lists the enabled plugins.
+//! The admission plugins of kube-apiserver that depend on other stored objects or on the user's permissions.
+//! `topology_labels` mutates, `limit_ranger`, `service_account`, `runtime_class` and `classes` mutate and validate,
+//! `certificates`, `pod_groups`, `pod_resize` and `pod_security` validate, in the order of `validation`.
+//! `resource_quota` checks and charges quotas, and `quota_controller` updates them; both use `usage`. `service_account`
+//! uses `pod_secrets`. Plugins for a single kind are in the `admit` of its strategy. `types/plugins.rs` lists the
+//! enabled plugins.
 
 mod certificates;
 mod classes;
@@ -88,8 +89,8 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
     Ok(())
 }
 
-/// Returns `true` if a plugin may have to check writes of this resource. Some plugins only apply if there are objects
-/// such as LimitRanges.
+/// Returns `true` if a plugin may have to check writes of this resource. Quotas are only checked if there are
+/// ResourceQuotas.
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(&admission.reader)

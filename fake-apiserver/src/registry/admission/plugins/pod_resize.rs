@@ -29,7 +29,7 @@ impl Refusal {
     }
 }
 
-/// Returns `true` if Kubernetes has the plugin.
+/// Returns `true` if this version of Kubernetes has the plugin.
 pub(super) fn is_enabled(reader: &Reader) -> bool {
     reader.scheme().version >= KubernetesVersion::V1_36
 }

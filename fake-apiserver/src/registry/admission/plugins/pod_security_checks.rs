@@ -286,7 +286,7 @@ fn restricted_volumes(spec: &Cursor<'_>) -> Vec<String> {
     text.into_iter().collect()
 }
 
-/// Returns the detail that the Pod, some of its containers or both set a value.
+/// Returns the detail of a violation if the Pod or some of its containers set a value.
 fn pod_or_containers_must_not(is_set: impl Fn(&Cursor<'_>) -> bool, spec: &Cursor<'_>, what: &str) -> Vec<String> {
     let pod = is_set(spec).then(|| "pod".to_owned());
     let setters: Vec<String> = pod

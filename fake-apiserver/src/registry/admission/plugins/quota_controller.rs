@@ -93,7 +93,8 @@ impl Counts {
     }
 
     /// Counts the changes since the cursor, and returns the keys of the affected quotas; `None` without a cursor, or if
-    /// the log no longer contains all these changes.
+    /// the log no longer contains all these changes. Fails if a changed quota has to be counted at a revision that is
+    /// no longer available.
     fn follow(&mut self, reader: &Reader, scheme: &Scheme, row: &Row) -> Option<Result<BTreeSet<String>, Compacted>> {
         let (epoch, revision) = self.cursor?;
         let fresh = reader.store.all_changes_after(epoch, revision).ok()?;
@@ -182,7 +183,7 @@ fn is_pod(row: &Row) -> bool {
     row.info.group.is_empty() && row.info.resource == "pods"
 }
 
-/// Returns `true` for a Pod that still exists after the end of its deletion.
+/// Returns `true` for a Pod that still exists after its grace period has ended.
 fn is_stuck(row: &Row, pod: &Object, now: Timestamp) -> bool {
     let seconds = Cursor::root(pod).integer("metadata.deletionGracePeriodSeconds");
     let (Some(seconds), Ok(deleted)) = (seconds, pod.meta_str("deletionTimestamp").parse::<Timestamp>()) else {
@@ -216,8 +217,8 @@ impl Counted {
         counted_rows(scheme).filter(|it| self.is_about(it)).collect()
     }
 
-    /// Returns the usage of an object. A Pod that still exists after the end of its deletion only counts as an object
-    /// (`QuotaV1Pod`).
+    /// Returns the usage of an object. A Pod that still exists after its grace period has ended only counts as an
+    /// object (`QuotaV1Pod`).
     fn usage(&self, row: &Row, object: &Object, is_stuck: bool) -> Amounts {
         let mut amounts = match in_scope(&self.spec, &row.info.resource, object) {
             true => usage(self.hard.keys(), &row.info.group, &row.info.resource, object),

@@ -40,7 +40,7 @@ pub(super) fn check(reader: &Reader, pod: &Object) -> Result<(), String> {
     }
 }
 
-/// Returns the class that a Pod names, if any.
+/// Returns the RuntimeClass that a Pod references, if any; fails if it does not exist.
 fn class_of(reader: &Reader, pod: &Object) -> Result<Option<Arc<Object>>, String> {
     let name = Cursor::root(pod).text("spec.runtimeClassName");
     if name.is_empty() {

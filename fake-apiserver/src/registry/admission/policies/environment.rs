@@ -29,7 +29,7 @@ pub(super) const OUT_OF_BUDGET: &str =
 #[derive(Debug)]
 pub(super) struct Environment {
     request: Value,
-    /// The variable `request` of match conditions, if it differs: they see the requested resource, but the kind that
+    /// The variable `request` of match conditions, if it differs: it contains the requested resource, but the kind that
     /// matched.
     request_in_conditions: Option<Value>,
     /// Set while match conditions are evaluated.
@@ -99,7 +99,7 @@ impl Environment {
     }
 
     /// Evaluates the variables of a policy in order; each may use the previous ones. kube-apiserver evaluates them
-    /// lazily. Their cost is therefore not charged. Resets the budget for the following expressions.
+    /// lazily, so their cost is not charged here. Resets the budget for the following expressions.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();
@@ -127,7 +127,7 @@ impl Environment {
 
     /// Evaluates an expression, and returns its value and its cost.
     fn evaluate(&self, program: &Program) -> (Result<ProgramOutcome, String>, u64) {
-        // Match conditions do not see the Namespace.
+        // Match conditions do not have access to the Namespace.
         let null = Value::Null;
         let (request, namespace) = match self.in_conditions.get() {
             true => (self.request_in_conditions.as_ref().unwrap_or(&self.request), &null),

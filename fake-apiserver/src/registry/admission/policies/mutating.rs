@@ -113,8 +113,9 @@ impl Refusal<'_> {
 }
 
 impl Admission {
-    /// Runs all policies that match the request as it was before, in the order of their names. If `is_second` is set,
-    /// only runs policies with reinvocationPolicy IfNeeded that ran before a later change.
+    /// Runs all policies that match the request, in the order of their names; all are matched before the first of them
+    /// changes the object. If `is_second` is set, runs only policies with reinvocationPolicy IfNeeded that ran before a
+    /// later change.
     pub(in super::super) async fn mutate_by_policies(
         &self,
         policies: &Policies,
@@ -278,7 +279,7 @@ impl Admission {
     }
 }
 
-/// Refuses the request if a policy failed whose failurePolicy is Fail.
+/// Refuses the request if a policy with failurePolicy Fail has failed.
 fn refuse(refusals: &[Refusal<'_>], attributes: &Attributes<'_>) -> Result<(), Status> {
     let refusals: Vec<_> = refusals.iter().filter(|it| !it.policy.ignores_failure).collect();
     let Some(first) = refusals.first() else {

@@ -13,7 +13,7 @@ use crate::registry::cel::requests::Names;
 use crate::registry::scheme::{Row, Scheme};
 use crate::registry::types::cursor::Cursor;
 
-/// Number of matches of one rule at which the search for kinds ends.
+/// Number of matches at which the search for the kinds of one rule ends.
 const KINDS_MAX: usize = 10;
 
 /// Returns a warning for each expression in the validations that does not compile for one of the matched kinds. A
