@@ -129,8 +129,8 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// Checks that the namespace permits the admin access that the requests at the path `way` ask for (`AuthorizedForAdmin`
-/// of `pkg/registry/resource`). As in kube-apiserver, errors of templates have the paths of a claim.
+/// Checks that the namespace permits admin access if a request at the path `way` requires it (`AuthorizedForAdmin` of
+/// `pkg/registry/resource`). As in kube-apiserver, errors of templates have the paths of a claim.
 fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
     let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
     let asked = object.items(way).position(|it| asks(&it));

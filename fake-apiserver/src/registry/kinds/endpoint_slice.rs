@@ -102,7 +102,7 @@ impl Strategy for EndpointSlice {
 }
 
 /// Removes `deprecatedTopology`, which cannot be set in this version (`dropTopologyOnV1`). If the stored object has the
-/// same host name in its topology, the host name moves to an unset `nodeName`.
+/// same host name in its topology, the host name is moved to `nodeName` if that field is unset.
 fn drop_topology(object: &mut Object, old: Option<&Object>) {
     let hosts: Vec<String> = old
         .map(|old| {

@@ -257,7 +257,7 @@ fn validate_progress(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldError
     }
 }
 
-/// Returns the error for a resource version that has other characters than digits or begins with a zero
+/// Returns the error for a resource version that contains characters other than digits or begins with a zero
 /// (`CompareResourceVersion`).
 fn wrong_in_resource_version(text: &str) -> Option<String> {
     let is_number = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');

@@ -37,10 +37,10 @@ pub(crate) struct Context<'a> {
 /// The behaviour that differs between kinds. The default methods are suitable for most kinds. Objects are already
 /// decoded: kind and apiVersion are set, unknown fields are removed, and types are correct.
 ///
-/// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
-/// every object, `validate_create`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of
-/// every object, `validate_update`. The methods for allocation, preparation, validation and warnings only receive
-/// objects in the stored version.
+/// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the metadata
+/// checks of the kind, `validate_create`, the rules of every object; on update: `default`, `convert`, `allocate`,
+/// `prepare_for_update`, the metadata rules, `validate_update`. The methods for allocation, preparation, validation and
+/// warnings only receive objects in the stored version.
 pub(crate) trait Strategy: Sync + Send {
     /// Returns the static properties of the kind.
     fn facts(&self) -> &Facts {

@@ -368,7 +368,8 @@ fn prune_across_versions(
         return Ok(None);
     };
     let mut pruned = Object(without_last(schema, &merged.0, last));
-    // The version of the last apply is first, because conversion may need the fields of its owners.
+    // The version of the last apply comes first, because conversions to other versions may need the fields that are
+    // owned in it.
     let mut versions = vec![version.to_owned()];
     versions.extend(other_versions(others, version).into_iter().filter(|it| !it.is_empty()));
     if !versions.iter().any(|it| it == manager.api_version) {

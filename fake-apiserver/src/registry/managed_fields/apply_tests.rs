@@ -86,7 +86,7 @@ fn object(value: &Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
 
-/// Returns the entries without their times, in a fixed order, as in the recording.
+/// Returns the entries in sorted order, with placeholders for their times, as in the recording.
 fn entries(value: &Value) -> Vec<String> {
     let list = value["metadata"]["managedFields"]
         .as_array()

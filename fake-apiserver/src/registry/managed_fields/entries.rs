@@ -63,7 +63,7 @@ impl<'a> Identity<'a> {
         }
     }
 
-    /// Returns `true` if both are the same manager. A manager that applies has one entry for all versions.
+    /// Returns `true` if both are the same manager. A manager that uses `Apply` has one entry for all versions.
     pub(super) fn is(&self, other: &Identity<'_>) -> bool {
         self.manager == other.manager
             && self.applied == other.applied

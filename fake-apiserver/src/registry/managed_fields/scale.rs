@@ -104,8 +104,8 @@ fn has(entry: &Value, path: &[&str]) -> bool {
     !path.is_empty() && json::decode(entry.get("fieldsV1")).is_ok_and(|set| set.has(&elements))
 }
 
-/// Returns `true` if an entry of a Scale and an entry of its parent have the same manager. Managers that update are
-/// also identified by the version, so their entries always differ.
+/// Returns `true` if an entry of a Scale and an entry of its parent have the same manager. Managers that use `Update`
+/// are also identified by the version, so their entries always differ.
 fn is_same(scale: &Value, parent: &Value) -> bool {
     Identity::of(scale).is(&Identity::of(parent))
 }

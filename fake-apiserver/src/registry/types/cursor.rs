@@ -10,7 +10,7 @@ use crate::api::field::FieldPath;
 use crate::api::json::{Map, Value};
 use crate::api::object::Beside;
 
-/// A value at a path of an object, which may be absent.
+/// A possibly absent value at a path of an object.
 ///
 /// Cursors are small and cheap to copy. A cursor borrows the cursor from which it was created, so a chain of cursors
 /// does not allocate: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. If a cursor must
@@ -254,7 +254,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns `true` if both have the same value at a dotted path. Absent and null are equal.
+    /// Returns `true` if both cursors have the same value at a dotted path. Absent and null are equal.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
         match (self.node, other.node, way) {
             // Complete objects are compared as maps.

@@ -9,7 +9,8 @@ use crate::api::json::Value;
 /// A rule for names. The flag is set if the name is the prefix of a generated name.
 type NameRule = fn(&str, bool) -> Vec<String>;
 
-/// Converts the error messages of a name rule to those of declarative validation, in which limits are in bytes.
+/// Converts the error messages of a name rule to the messages of declarative validation, which counts bytes instead of
+/// characters.
 pub(crate) fn in_bytes(texts: Vec<String>) -> Vec<String> {
     let in_bytes = |text: String| match text.strip_suffix(" characters") {
         Some(start) => format!("{start} bytes"),

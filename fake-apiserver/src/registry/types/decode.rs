@@ -191,7 +191,8 @@ pub(crate) fn decode(
     Ok((errors, hidden))
 }
 
-/// Returns the type of a registered kind; `None` if its version is not served. Fails if the kind is not registered.
+/// Returns the type of a registered kind, or of the items of a registered list kind; `None` if its version is not
+/// served. Fails if the kind is not registered.
 fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Option<&'static Shape>, String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
@@ -229,7 +230,7 @@ pub(crate) enum Claim {
     Wanted,
     /// The same kind in another served version, with this type.
     Version(&'static Shape),
-    /// The internal version, whose fields have no JSON names.
+    /// The internal version, in which fields do not have JSON names.
     Internal,
     /// A type that cannot be converted: its shape, if it has one, and the reason.
     Other(Option<&'static Shape>, String),
@@ -346,7 +347,7 @@ pub(crate) fn convert_changed(shape: &'static Shape, object: &mut Map, before: O
 }
 
 /// Converts the numbers in the result of a strategic merge patch or an apply to the types of their fields
-/// (`runtime.FromUnstructured`). The errors for values of the wrong type differ from those of the JSON decoder.
+/// (`runtime.FromUnstructured`). The errors for values of the wrong type differ from the errors of the JSON decoder.
 pub(crate) fn restore(shape: &'static Shape, object: &mut Object) -> Result<(), String> {
     unstructured::restore_struct(shape, &mut object.0)
 }

@@ -59,8 +59,8 @@ impl Pattern {
 fn translate(pattern: &str) -> String {
     let chars: Vec<char> = pattern.chars().collect();
     let mut out = String::with_capacity(pattern.len() + 8);
-    // The end of a POSIX class such as `[:alpha:]` is only searched if there is one, because searches up to the end of
-    // the pattern would take quadratic time.
+    // The end of a POSIX class such as `[:alpha:]` is only searched for before the last `:]`, because searches up to
+    // the end of the pattern would take quadratic time.
     let last_end = chars.windows(2).rposition(|it| it == [':', ']']);
     let mut at = 0;
     let mut in_class = false;
