@@ -93,7 +93,7 @@ fn coerce_with(
 ) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
-        // Go encodes the metadata before it decodes them as `ObjectMeta`, so that `1.0` becomes an integer.
+        // Go encodes the metadata and then decodes it as `ObjectMeta`, so that `1.0` becomes an integer.
         number::normalize(metadata);
         metadata::decode(metadata, "metadata", &mut unknown)?;
     }
