@@ -55,7 +55,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Creates the response for a changed object: 200.
+    /// Creates the response for a changed object, with status code 200.
     pub(crate) fn updated(answer: Answer) -> Self {
         Self { answer, code: 200 }
     }
@@ -70,7 +70,7 @@ impl Written {
 }
 
 impl Answer {
-    /// Creates the response with an object that was not stored, converted to the requested version.
+    /// Creates a response with an object that was not stored, converted to the requested version.
     pub(super) fn unstored(row: &Row, mut object: Object) -> Self {
         row.show_unstored(&mut object);
         Self::Object(object)

@@ -72,8 +72,9 @@ impl Registry {
     }
 
     /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
-    /// meantime, the function deletes the new version, because an update does not repeat the deletion of the CRD.
-    /// Custom resources do not have a grace period, so the object is removed immediately unless it has finalizers.
+    /// meantime, the function deletes the new version, because the other write does not start the deletion of the CRD's
+    /// objects again. Custom resources do not have a grace period, so the object is removed immediately unless it has
+    /// finalizers.
     fn deletes(&self) -> impl Fn(&Row, &Arc<Stored>) {
         |row, stored| {
             let mut current = Some(Arc::clone(stored));

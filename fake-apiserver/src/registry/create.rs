@@ -33,7 +33,7 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         accepts_creates(row, &object)?;
-        // If the name is generated, this happens later; errors contain `generateName` instead.
+        // A generated name does not exist yet at this point, so errors contain `generateName` instead.
         let names = [object.name(), object.meta_str("generateName")];
         let name = names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown");
         self.reader.check_namespace(row, object.namespace(), name)?;

@@ -18,7 +18,7 @@ use super::writer::Writer;
 use crate::api::object::Object;
 use crate::storage::{Change, Key, KeyRange, Revision, Store, Stored};
 
-/// A stored CRD, which is only parsed again after it was written.
+/// A stored CRD with its parsed form, which is reused until the CRD is written again.
 #[derive(Debug)]
 struct Definition {
     stored: Arc<Stored>,
@@ -179,7 +179,7 @@ impl StoredDefinitions {
     }
 }
 
-/// Deletes an object of a CRD that is being deleted.
+/// A function that deletes an object of a CRD that is being deleted.
 type Delete<'a> = &'a dyn Fn(&Row, &Arc<Stored>);
 
 /// The CRDs of a server, and the resources that it serves for them.

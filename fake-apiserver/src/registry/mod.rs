@@ -78,7 +78,7 @@ pub(crate) struct Setup {
     pub(crate) event_ttl: Option<Duration>,
     /// Time between compactions; `None` disables them.
     pub(crate) compaction_interval: Option<Duration>,
-    /// Time between the two writes that delete a Pod: setting its deletionTimestamp, and removing it.
+    /// Time between the two writes of an immediate deletion of a Pod: setting its deletionTimestamp, and removing it.
     pub(crate) removal_delay: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) tokens: TokenOptions,
@@ -102,7 +102,7 @@ pub(crate) struct Registry {
     pub(crate) definitions: Definitions,
     /// Set if the server maintains the APIServices of the served groups and the IPAddresses of Services.
     keeps_own_objects: bool,
-    /// Time between the two writes that delete a Pod: setting its deletionTimestamp, and removing it.
+    /// Time between the two writes of an immediate deletion of a Pod: setting its deletionTimestamp, and removing it.
     removal_delay: Duration,
     /// Cache of the most recently written objects.
     recent: Recent,

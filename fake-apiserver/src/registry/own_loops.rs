@@ -298,7 +298,7 @@ fn port_name(service: &Cursor<'_>, number: i64) -> Option<String> {
         .map(|it| it.text("name").to_owned())
 }
 
-/// Returns `true` if a slice has a ready endpoint with this port (Go's `hasAvailableEndpoint`).
+/// Returns `true` if a slice has a port with this name and a ready endpoint (Go's `hasAvailableEndpoint`).
 fn has_ready_endpoint(slice: &Cursor<'_>, port_name: &str) -> bool {
     let has_port = slice.items("ports").any(|it| it.text("name") == port_name);
     has_port

@@ -27,7 +27,7 @@ const ON_START: &str = "onstart";
 /// Value of [`MANAGED`] for APIServices that the server keeps up to date.
 const ALWAYS: &str = "true";
 
-/// `groupPriorityMinimum` and `versionPriority` of the groups of CRDs.
+/// `groupPriorityMinimum` and `versionPriority` of APIServices for CRDs.
 const OF_CRDS: (u32, u32) = (1_000, 100);
 
 /// `apiVersionPriorities` of kube-apiserver: group, version, `groupPriorityMinimum`, `versionPriority`. Other built-in
@@ -173,8 +173,8 @@ impl Registry {
     }
 }
 
-/// Returns the `groupPriorityMinimum` of a built-in group, or the priority of CRDs' groups for other groups. The group
-/// of APIServices itself precedes all others.
+/// Returns the `groupPriorityMinimum` of a built-in group; for other groups, the priority of CRD groups. The group
+/// `apiregistration.k8s.io` precedes all others.
 pub(crate) fn priority_of(group: &str) -> u32 {
     if group == "apiregistration.k8s.io" {
         return u32::MAX;

@@ -22,9 +22,9 @@ pub(crate) struct TokenOwner {
 }
 
 impl Access {
-    /// Returns the owner of a token; `Ok(None)` if the token is not from this server or from an accepted issuer. Fails
-    /// with the reason if the token is not valid. `audiences` are the audiences to check for; if empty, the server's
-    /// own audiences are used.
+    /// Returns the owner of a token; `Ok(None)` if this server did not sign the token or does not accept its issuer.
+    /// Fails with the reason if the token is not valid. `audiences` are the audiences to check for; if empty, the
+    /// server's own audiences are used.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
         let tokens = &self.tokens;
         let Some(claims) = tokens.signer.claims(token) else {

@@ -40,7 +40,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Creates the issuer of tokens. The key is derived from `seed` if the options do not contain a signer.
+    /// Creates the state for issuing and verifying tokens. The key is derived from `seed` if the options do not contain
+    /// a signer.
     pub(crate) fn new(options: TokenOptions, seed: u64) -> Self {
         let issuers = match options.issuers.is_empty() {
             true => vec![ISSUER.to_owned()],

@@ -44,8 +44,8 @@ pub(super) trait Change: Sync {
         false
     }
 
-    /// Returns `true` if admission runs. It does not run for the Pod updates of bindings and evictions, whose requests
-    /// were admitted.
+    /// Returns `true` if admission runs. It does not run for Pod updates by bindings and evictions, because these
+    /// requests were already admitted.
     fn is_admitted(&self) -> bool {
         true
     }
@@ -347,7 +347,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), key.name()))
     }
 
-    /// Writes an object again without changes; returns `false` if it is no longer the stored one.
+    /// Writes an object again without changes; returns `false` if it has changed in the meantime.
     pub(crate) fn touch(&self, row: &Row, stored: &Stored) -> bool {
         self.replace(row, stored, stored.body.clone()).is_ok()
     }
@@ -488,7 +488,8 @@ pub(super) fn drop_version(request: &WriteRequest<'_>, object: &mut Object) -> R
     Ok(())
 }
 
-/// Returns the error 409 for an unmet precondition, such as the uid of another or a deleted object (rule A7).
+/// Returns the error 409 for an unmet precondition, such as a uid that belongs to a different or deleted object (rule
+/// A7).
 fn unmet(request: &WriteRequest<'_>, key: &Key, field: &str, wanted: &str, found: &str) -> Status {
     let row = request.row;
     // In a dry run, kube-apiserver's key does not have the prefix of etcd.

@@ -262,7 +262,7 @@ fn changed_drivers<'a>(claim: &Cursor<'a>, old: &Cursor<'a>) -> BTreeSet<&'a str
     changed.chain(removed).map(|(key, _)| key[0]).collect()
 }
 
-/// Returns the Node of an allocation with a selector that only consists of the Node's name.
+/// Returns the Node of an allocation with a node selector that consists only of the Node's name.
 fn node_of<'a>(claim: &Cursor<'a>) -> Option<&'a str> {
     let [term] = claim.list("status.allocation.nodeSelector.nodeSelectorTerms") else {
         return None;

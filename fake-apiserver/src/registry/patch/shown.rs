@@ -1,5 +1,5 @@
-//! Formats a patched document for errors: maps that the patch changed have sorted keys; all other objects have the
-//! field order of Go's structs.
+//! Formats a patched document for errors: maps that the patch changed have sorted keys; all other objects have their
+//! fields in the order of the protobuf numbers, which usually is the order of Go's structs.
 
 use serde::ser::{Serialize, Serializer};
 

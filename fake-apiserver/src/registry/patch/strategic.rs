@@ -103,7 +103,7 @@ fn merge_map(mut original: Map, patch: &mut Map, schema: SchemaRef<'_>) -> Resul
                 Some(Value::Array(merge_list(old, change, field, strategy, deletes)?))
             }
             (Some(Value::Array(_)), change @ Value::Array(_)) => Some(change),
-            // There is no list from which items could be deleted.
+            // The original does not have the list, so nothing can be deleted.
             (old, _) if deletes => old,
             (_, mut change) => {
                 discard_nulls(&mut change);

@@ -176,7 +176,7 @@ impl Reader {
             return self.list_rest(row, filter, token, limit);
         }
         let revision = parse_version(version)?;
-        // A list that selects one object by its name has no pages.
+        // A list that selects one object by its name is not paged.
         let is_single = matches!(filter.scope, WatchScope::Object(_));
         let is_page_of = options.version_match.is_none() && limit > 0 && revision.is_some_and(|it| it > 0);
         let exact = options.version_match == Some(VersionMatch::Exact) || (is_page_of && !is_single);

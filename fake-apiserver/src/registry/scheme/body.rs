@@ -39,8 +39,8 @@ impl Decoded {
     }
 }
 
-/// Decodes the body of a POST or PUT as an object of the row's kind. `text` is the unparsed JSON, which shows duplicate
-/// fields and the order of fields. `before` is the stored object to be replaced, if available.
+/// Decodes the body of a POST or PUT as an object of the row's kind. `text` is the unparsed JSON, which contains
+/// duplicate fields and the order of fields. `before` is the stored object to be replaced, if available.
 pub(crate) fn read(
     row: &Row,
     mut object: Object,

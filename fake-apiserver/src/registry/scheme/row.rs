@@ -41,8 +41,8 @@ pub(crate) struct Row {
     pub(crate) is_storage_version: bool,
     /// The `apiVersion` in which a built-in kind is stored, if the kind has several versions.
     stored_api_version: Option<Box<str>>,
-    /// The type of stored objects, if this version is off by default and its fields differ from those of the stored
-    /// version.
+    /// The type of stored objects, if this version is off by default and its fields differ from the fields of the
+    /// stored version.
     stored_shape: Option<&'static builtin::Shape>,
     /// Set for a version of a built-in API that is off by default.
     is_off_by_default: bool,

@@ -137,7 +137,7 @@ fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
     Err(Status::invalid(&kind, pod, &errors))
 }
 
-/// Parses the parameter `sinceTime`. An empty parameter is set, but does not have a time.
+/// Parses the parameter `sinceTime`. An empty parameter counts as set, but without a time.
 fn since_time(query: &Query) -> Result<Option<Option<Timestamp>>, Status> {
     let Some(text) = query.get("sinceTime") else {
         return Ok(None);

@@ -46,7 +46,7 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) user: &'a UserInfo,
 }
 
-/// Returns `true` if a POST to the subresource opens a connection instead of sending an object.
+/// Returns `true` if requests to the subresource do not send an object: connections and logs.
 pub(crate) fn is_connection(subresource: &str) -> bool {
     matches!(first(subresource), "log" | "exec" | "attach" | "portforward" | "proxy")
 }
