@@ -30,7 +30,7 @@ async fn label(client: Client, pod: Arc<Pod>) -> Result<Action, ReconcileError> 
 }
 
 #[tokio::test]
-async fn lost_response_and_expired_watch_do_not_lead_to_a_third_patch() {
+async fn lost_response_and_expired_watch_do_not_cause_a_third_patch() {
     let cluster = TestCluster::start(); // an API server in this test, and a clock that jumps
     cluster.controller("labels", label_pods); // the same function that `main` runs
     cluster.create(pod("web-0")).await;
@@ -49,7 +49,7 @@ async fn lost_response_and_expired_watch_do_not_lead_to_a_third_patch() {
 
 /// With every fault, each Pod has its label in the end.
 #[test]
-fn controller_of_the_readme_survives_every_fault() {
+fn readme_controller_survives_every_fault() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("labels", label_pods);
         cluster.create(pod("web-0")).await;

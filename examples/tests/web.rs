@@ -42,7 +42,7 @@ fn ready(cluster: &TestCluster) -> (i32, String) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn web_gets_an_owned_deployment_and_a_service(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn operator_creates_an_owned_deployment_and_a_service(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     let shop = cluster.create(web("shop", 2)).await;
     cluster.settle().await;
@@ -98,7 +98,7 @@ async fn changes_by_other_clients_are_reverted(#[values(On::Informer, On::KubeRu
 #[rstest]
 #[case::conflict(faults::conflict().once())]
 #[case::server_error(faults::server_error().times(3))]
-#[case::applied_but_lost(faults::timeout().but_applied().once())]
+#[case::lost_response(faults::timeout().but_applied().once())]
 #[tokio::test(start_paused = true)]
 async fn failed_requests_are_retried(
     #[values(On::Informer, On::KubeRuntime)] on: On,

@@ -38,7 +38,7 @@ fn of_v1alpha1(quota: &str) -> v1alpha1::Mailbox {
 }
 
 #[tokio::test]
-async fn quota_is_defaulted_served_in_both_versions_and_written_to_the_settings() {
+async fn quota_is_defaulted_converted_and_copied_to_a_config_map() {
     let cluster = cluster().await;
     let new: Api<Mailbox> = Api::default_namespaced(cluster.client());
     let old: Api<v1alpha1::Mailbox> = Api::default_namespaced(cluster.client());

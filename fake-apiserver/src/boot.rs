@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aggregated_roles_have_rules_from_the_start() {
+    async fn aggregated_roles_have_rules_at_startup() {
         let server = ApiServer::builder().authorization(Authorization::Rbac).start();
         for name in ["admin", "edit", "view"] {
             let role = server

@@ -96,7 +96,7 @@ mod tests {
     use crate::{ApiServer, RestartLog, Seen, Verdict, When};
 
     #[tokio::test(start_paused = true)]
-    async fn restart_breaks_relayed_requests_without_a_response() {
+    async fn restart_ends_unanswered_relayed_requests() {
         let (server, remote) = (ApiServer::start(), ApiServer::start());
         server.inject(|_: &Seen<'_>| Verdict::Hang(When::After)).forget();
         let maps: Api<ConfigMap> = Api::default_namespaced(server.relay(&remote.client(), "operator"));

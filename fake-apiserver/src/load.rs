@@ -312,18 +312,18 @@ items:
     }
 
     #[rstest]
-    #[case::no_kind("apiVersion: v1\n", "f.yaml: `kind` is missing")]
+    #[case::missing_kind("apiVersion: v1\n", "f.yaml: `kind` is missing")]
     #[case::kind_of_the_wrong_type("apiVersion: v1\nkind: [a]\n", "f.yaml: `kind` must be a string, not a list")]
     #[case::not_an_object("- a\n", "f.yaml: expected an object, found a list")]
     #[case::second_document(
         "kind: A\napiVersion: v1\n---\nhello\n",
         "f.yaml, document 2: expected an object, found a string"
     )]
-    #[case::item(
+    #[case::item_that_is_not_an_object(
         "kind: List\napiVersion: v1\nitems: [1]\n",
         "f.yaml, item 1: expected an object, found a number"
     )]
-    #[case::item_without_type(
+    #[case::item_without_an_api_version(
         "kind: List\napiVersion: v1\nitems: [{}]\n",
         "f.yaml, item 1: `apiVersion` is missing"
     )]

@@ -647,9 +647,9 @@ mod tests {
 
     #[rstest]
     #[case::no_bytes("")]
-    #[case::half_a_preface("PRI * HTTP/2.0\r\n")]
-    #[case::half_a_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
-    #[case::half_of_the_next_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
+    #[case::incomplete_http2_preface("PRI * HTTP/2.0\r\n")]
+    #[case::incomplete_first_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
+    #[case::incomplete_second_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
     #[tokio::test]
     async fn incomplete_request_head_ends_the_connection_after_a_timeout(#[case] sent: &str) {
         let serving = start(ServeOptions::http()).await;
@@ -672,8 +672,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::many_headers_of_real_clients(1_000, "200")]
-    #[case::too_many(2_001, "431")]
+    #[case::below_the_limit(1_000, "200")]
+    #[case::above_the_limit(2_001, "431")]
     #[tokio::test]
     async fn number_of_headers_is_limited(#[case] headers: usize, #[case] code: &str) {
         let serving = start(ServeOptions::http()).await;
@@ -876,7 +876,7 @@ mod tests {
         }
 
         #[tokio::test]
-        async fn certificate_of_another_authority_does_not_authenticate() {
+        async fn certificate_of_another_ca_does_not_authenticate() {
             let serving = start(ServeOptions::tls()).await;
             let other = start(ServeOptions::tls()).await;
             let answer = get(&serving, "localhost", "/user", other.credentials.as_ref()).await;

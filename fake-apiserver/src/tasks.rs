@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn task_ends_with_its_group() {
+    async fn task_ends_when_its_group_is_dropped() {
         let (held, mut ended) = oneshot::channel::<()>();
         let group = TaskGroup::default();
         group.spawn(async move {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_reconcile_is_a_trace_with_user_spans_and_an_error_status() {
+    async fn each_reconcile_has_its_own_trace_with_user_spans_and_status() {
         let exporter = InMemorySpanExporter::default();
         let _guard = tracing::subscriber::set_default(subscriber(&exporter));
         let cluster = TestCluster::builder().object(config_map("settings").data("a", "b")).start();

@@ -75,23 +75,23 @@ mod tests {
     #[rstest]
     #[case::loopback("127.0.0.1:6443", &[], "127.0.0.1:6443", true)]
     #[case::localhost("127.0.0.1:6443", &[], "localhost", true)]
-    #[case::localhost_in_capitals("127.0.0.1:6443", &[], "LOCALHOST:1", true)]
+    #[case::uppercase_localhost("127.0.0.1:6443", &[], "LOCALHOST:1", true)]
     #[case::localhost_with_a_trailing_dot("127.0.0.1:6443", &[], "localhost.", true)]
     #[case::subdomain_of_localhost("127.0.0.1:6443", &[], "a.localhost", true)]
     #[case::ipv6("127.0.0.1:6443", &[], "[::1]:6443", true)]
-    #[case::rebound_name("127.0.0.1:6443", &[], "evil.example:6443", false)]
+    #[case::foreign_name("127.0.0.1:6443", &[], "evil.example:6443", false)]
     #[case::name_with_the_same_suffix("127.0.0.1:6443", &[], "notlocalhost", false)]
     #[case::name_with_the_same_prefix("127.0.0.1:6443", &[], "127.0.0.1.evil.example", false)]
     #[case::empty_host("127.0.0.1:6443", &[], "", false)]
     #[case::another_address("127.0.0.1:6443", &[], "192.0.2.7", false)]
-    #[case::servers_own_address("192.0.2.7:6443", &[], "192.0.2.7:6443", true)]
-    #[case::any_address_if_it_listens_on_all("0.0.0.0:6443", &[], "192.0.2.7:6443", true)]
-    #[case::no_name_if_it_listens_on_all("0.0.0.0:6443", &[], "evil.example", false)]
+    #[case::server_address("192.0.2.7:6443", &[], "192.0.2.7:6443", true)]
+    #[case::any_address_on_a_wildcard_listener("0.0.0.0:6443", &[], "192.0.2.7:6443", true)]
+    #[case::foreign_name_on_a_wildcard_listener("0.0.0.0:6443", &[], "evil.example", false)]
     #[case::configured_name("127.0.0.1:6443", &["api.Test"], "API.test:6443", true)]
     #[case::configured_domain("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
-    #[case::configured_domain_without_a_name("127.0.0.1:6443", &["*.test"], ".test", false)]
-    #[case::wildcard_for_every_host("127.0.0.1:6443", &["*"], "evil.example", true)]
-    fn host_must_be_loopback_the_server_address_or_a_configured_name(
+    #[case::empty_label_below_a_configured_domain("127.0.0.1:6443", &["*.test"], ".test", false)]
+    #[case::any_host_with_a_wildcard("127.0.0.1:6443", &["*"], "evil.example", true)]
+    fn host_must_be_local_the_server_address_or_a_configured_name(
         #[case] address: &str,
         #[case] names: &[&str],
         #[case] authority: &str,

@@ -146,7 +146,7 @@ mod tests {
     #[case("5", "time: missing unit in duration \"5\"")]
     #[case("1.2.3s", "time: missing unit in duration \"1.2.3s\"")]
     #[case("5x", "time: unknown unit \"x\" in duration \"5x\"")]
-    fn invalid_durations_have_the_errors_of_go(#[case] text: &str, #[case] error: &str) {
+    fn invalid_durations_cause_the_same_errors_as_in_go(#[case] text: &str, #[case] error: &str) {
         assert_eq!(parse(text), Err(error.to_owned()));
     }
 }

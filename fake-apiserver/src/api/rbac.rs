@@ -335,7 +335,7 @@ mod tests {
     #[case::other_verb("delete", "apps", "deployments", "", false)]
     #[case::other_group("get", "", "deployments", "", false)]
     #[case::subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
-    #[case::subresource_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
+    #[case::subresource_matched_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
     #[case::resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
     fn rule_allows_only_matching_requests(
         #[case] verb: &str,
@@ -352,7 +352,7 @@ mod tests {
     #[case("a", true)]
     #[case("b", false)]
     #[case("", false)]
-    fn rule_with_resource_names_permits_only_these_names(#[case] name: &str, #[case] allowed: bool) {
+    fn rule_with_resource_names_only_permits_these_names(#[case] name: &str, #[case] allowed: bool) {
         let rule = rule(&json!({"verbs": ["*"], "apiGroups": [""], "resources": ["*"], "resourceNames": ["a"]}));
         assert_eq!(rule.allows(&request("get", "", "secrets", name)), allowed);
     }
@@ -363,7 +363,11 @@ mod tests {
     #[case("/apis/*", "/apis/apps", true)]
     #[case("/apis/*", "/apis", false)]
     #[case("*", "/anything", true)]
-    fn rule_path_matches_exactly_or_by_its_trailing_star(#[case] url: &str, #[case] path: &str, #[case] allowed: bool) {
+    fn rule_path_matches_exactly_or_by_the_prefix_before_a_star(
+        #[case] url: &str,
+        #[case] path: &str,
+        #[case] allowed: bool,
+    ) {
         let request = Attributes {
             verb: "get",
             path,

@@ -320,18 +320,18 @@ mod tests {
     #[case::two_values("{} {}")]
     #[case::control("\"a\u{1}b\"")]
     #[case::surrogates("\"\\ud83d\\ude00\"")]
-    #[case::unfinished("{\"a\":\"b\\")]
+    #[case::truncated("{\"a\":\"b\\")]
     #[case::trailing_comma("[1,]")]
     fn json_is_parsed_or_refused_like_serde_json(#[case] text: &str) {
         agrees(text);
     }
 
     #[rstest]
-    #[case::first(r#""a\ud800b""#, "a\u{fffd}b")]
-    #[case::second(r#""\uDC00""#, "\u{fffd}")]
+    #[case::high_surrogate(r#""a\ud800b""#, "a\u{fffd}b")]
+    #[case::low_surrogate(r#""\uDC00""#, "\u{fffd}")]
     #[case::before_a_character(r#""\ud800\u0041""#, "\u{fffd}A")]
     #[case::before_a_pair(r#""\ud800\ud83d\ude00""#, "\u{fffd}\u{1f600}")]
-    #[case::in_the_wrong_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
+    #[case::surrogates_in_reverse_order(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}")]
     #[case::before_a_backslash(r#""\ud800\\ud800é""#, "\u{fffd}\\ud800é")]
     fn unpaired_surrogate_is_replaced(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(read(text).expect("the text is valid JSON").value, expected);
@@ -339,9 +339,9 @@ mod tests {
 
     #[rstest]
     #[case::unknown_escape(r#""\ud800\x""#)]
-    #[case::too_short(r#""\ud800\ud8""#)]
-    #[case::no_digits(r#""\ud800\u+123""#)]
-    fn unpaired_surrogate_does_not_permit_invalid_escapes(#[case] text: &str) {
+    #[case::too_few_digits(r#""\ud800\ud8""#)]
+    #[case::sign_instead_of_a_digit(r#""\ud800\u+123""#)]
+    fn invalid_escape_after_an_unpaired_surrogate_is_refused(#[case] text: &str) {
         assert!(read(text).is_none());
     }
 
@@ -354,7 +354,7 @@ mod tests {
     #[case::with_values(r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[1.5]}}]}}"#, false)]
     #[case::outside_of_metadata(r#"{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#, false)]
     #[case::metadata_of_a_nested_object(r#"{"a":{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}}"#, false)]
-    fn compact_managed_fields_stay_encoded(#[case] text: &str, #[case] is_encoded: bool) {
+    fn only_compact_managed_fields_in_metadata_stay_encoded(#[case] text: &str, #[case] is_encoded: bool) {
         agrees(text);
         let value = read(text).expect("the text is valid JSON").value;
         let fields = &value["metadata"]["managedFields"][0]["fieldsV1"];

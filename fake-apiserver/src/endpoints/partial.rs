@@ -146,7 +146,7 @@ mod tests {
     }))]
     #[case::empty_list("/api/v1/namespaces/default/secrets", Value::Null)]
     #[tokio::test(start_paused = true)]
-    async fn partial_metadata_list_is_equal_in_compact_and_pretty_form(#[case] path: &str, #[case] object: Value) {
+    async fn compact_and_indented_metadata_lists_are_equal(#[case] path: &str, #[case] object: Value) {
         let server = ApiServer::start();
         post(&server, CRD, &definition()).await;
         if !object.is_null() {

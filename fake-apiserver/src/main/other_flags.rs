@@ -271,9 +271,9 @@ mod tests {
     #[rstest]
     #[case::supported_flags_are_kept(&["--secure-port=1", "--etcd-servers", "x"],
         &["--secure-port=1", "--etcd-servers", "x"], "")]
-    #[case::switch(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
-    #[case::switch_off(&["--profiling=false", "--watch-cache=true"], &[], "")]
-    #[case::switch_on(&["--profiling"], &[], "--profiling=true is not supported, only false: profiling is not supported")]
+    #[case::boolean_flag(&["--watch-cache", "-v", "3"], &["-v", "3"], "")]
+    #[case::disabled_boolean_flag(&["--profiling=false", "--watch-cache=true"], &[], "")]
+    #[case::unsupported_boolean_value(&["--profiling"], &[], "--profiling=true is not supported, only false: profiling is not supported")]
     #[case::value_in_the_next_argument(&["--kubelet-timeout", "5s", "--v=1"], &["--v=1"], "")]
     #[case::unsupported_value(&["--tls-min-version", "VersionTLS13"],
         &[], "--tls-min-version=VersionTLS13 is not supported, only VersionTLS12: TLS 1.2 and 1.3 are supported, with \
@@ -281,8 +281,8 @@ mod tests {
     #[case::unsupported_flag(&["--oidc-issuer-url=https://x"],
         &[], "--oidc-issuer-url is not supported: users are authenticated by --token-auth-file, client certificates, tokens \
              of ServiceAccounts and front proxies")]
-    #[case::no_value(&["--kubelet-timeout"], &[], "flag needs an argument: --kubelet-timeout")]
-    fn flags_without_effect_are_removed_and_unsupported_ones_refused(
+    #[case::missing_value(&["--kubelet-timeout"], &[], "flag needs an argument: --kubelet-timeout")]
+    fn flags_without_effect_are_removed_and_unsupported_flags_refused(
         #[case] args: &[&str],
         #[case] left: &[&str],
         #[case] why: &str,

@@ -293,8 +293,8 @@ mod tests {
 
     #[rstest]
     #[case::subresource("/api/v1/namespaces/default/status", 200)]
-    #[case::below_a_subresource("/api/v1/namespaces/default/status/y", 404)]
-    #[case::below_the_log_of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
+    #[case::segment_below_a_subresource("/api/v1/namespaces/default/status/y", 404)]
+    #[case::segment_below_a_pod_log("/api/v1/namespaces/default/pods/a/log/y", 404)]
     #[tokio::test]
     async fn subresource_paths_with_more_segments_are_not_found(#[case] path: &str, #[case] code: u16) {
         let request = http::Request::get(path).body("").unwrap();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_object_is_used_once_and_the_oldest_is_dropped() {
+    fn cached_object_is_only_returned_once_and_the_oldest_is_dropped() {
         let (row, recent) = (row(), Recent::default());
         let object = object(json!({}));
         let all: Vec<_> = (0..=OBJECTS_MAX as u64).map(|it| stored(&row, &object, it)).collect();

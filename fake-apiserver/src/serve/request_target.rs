@@ -131,10 +131,10 @@ mod tests {
     )]
     #[case("PUT /\"|\\ HTTP/1.0\r\n\r\n<a>", Some("PUT /%22%7C%5C HTTP/1.0\r\n\r\n<a>"))]
     #[case::nothing_to_escape("GET /a?l=n%3E5 HTTP/1.1\r\nX: <\r\n\r\n", None)]
-    #[case::unfinished_line("GET /a?l=n>5 HTTP/1.1", None)]
+    #[case::incomplete_line("GET /a?l=n>5 HTTP/1.1", None)]
     #[case::body("{\"a\": \"<b> HTTP/1.1\"}\n", None)]
     #[case::http2("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None)]
-    #[case::only_a_method("GET\n", None)]
+    #[case::method_only("GET\n", None)]
     fn only_request_targets_are_escaped(#[case] read: &str, #[case] expected: Option<&str>) {
         assert_eq!(escaped(read.as_bytes()).as_deref(), expected.map(str::as_bytes));
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgotten_keys_have_the_newest_forgotten_revision() {
+    fn newest_forgotten_revision_is_returned_for_forgotten_keys() {
         let mut newest = Newest::default();
         let most = REMEMBERED_MAX as u64 + 1;
         for revision in 1..=most {

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_equal_in_sec_1_and_pkcs_8() {
+    fn sec_1_and_pkcs_8_encodings_contain_the_same_key() {
         let pkcs8 = KeyPair::generate()
             .expect("the crypto provider generates keys")
             .serialize_der();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn new_object_is_shown_without_name_and_uid() {
+    fn changes_of_a_new_object_omit_name_and_uid() {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"},
             "metadata": {

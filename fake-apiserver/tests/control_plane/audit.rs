@@ -47,7 +47,7 @@ fn only(rule: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn audit_event_has_the_field_order_of_go() {
+async fn audit_event_has_the_field_order_of_the_go_struct() {
     let log = Log::default();
     let start = "2026-01-02T03:04:05Z".parse().expect("the time is valid");
     let server = log.of(

@@ -141,7 +141,7 @@ async fn built_in_objects_have_the_field_order_of_go_structs(#[case] query: &str
 }
 
 #[tokio::test]
-async fn lists_of_built_in_objects_have_the_field_order_of_go() {
+async fn lists_of_built_in_objects_have_the_field_order_of_go_structs() {
     let whole = text(&server().await, &format!("{PODS}?limit=5")).await;
     assert_eq!(keys(&whole, 1), ["kind", "apiVersion", "metadata", "items"]);
     assert_eq!(keys(&whole, 3), ["metadata", "spec", "status"]);
@@ -170,7 +170,7 @@ async fn fields_of_custom_resources_are_sorted() {
 }
 
 #[tokio::test]
-async fn other_versions_and_virtual_objects_have_the_field_order_of_go() {
+async fn other_versions_and_virtual_objects_have_the_field_order_of_go_structs() {
     let server = server().await;
     let review = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/"}}});
     let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")

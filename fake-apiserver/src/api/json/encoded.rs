@@ -219,7 +219,7 @@ mod tests {
     #[case::unsorted_without_escapes("{\"k:{\\\"a\\\":\\\"b\\\"}\":{},\"k:{\\\"a\\\":!}\":{}}")]
     #[case::duplicate_key("{\"f:a\":{},\"f:a\":{}}")]
     #[case::escaped_letter("{\"\\u0066:a\":{}}")]
-    #[case::unfinished("{\"f:a\":{}")]
+    #[case::truncated("{\"f:a\":{}")]
     #[case::too_deep("{\"f:a\":{\"f:a\":{\"f:a\":{}}}}")]
     fn only_compact_sorted_objects_without_scalars_stay_encoded(#[case] text: &str) {
         assert_eq!(encoded_len(text, 3), None);

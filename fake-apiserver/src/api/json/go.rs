@@ -274,7 +274,7 @@ mod tests {
     #[case("x", "invalid character 'x' looking for beginning of value")]
     #[case("1 1", "invalid character '1' after top-level value")]
     #[case("\"\\x\"", "invalid character 'x' in string escape code")]
-    fn syntax_errors_have_the_messages_of_go(#[case] text: &str, #[case] want: &str) {
+    fn syntax_errors_have_the_same_messages_as_in_go(#[case] text: &str, #[case] want: &str) {
         assert_eq!(syntax_error(text.as_bytes()).as_deref(), Some(want));
     }
 
@@ -296,7 +296,7 @@ mod tests {
     #[case(0x81, "\\u0081")]
     #[case(0xad, "\\u00ad")]
     #[case(0xc2, "\u{c2}")]
-    fn non_ascii_bytes_are_quoted_as_characters(#[case] byte: u8, #[case] quoted: &str) {
+    fn non_ascii_bytes_are_quoted_as_latin_1_characters(#[case] byte: u8, #[case] quoted: &str) {
         let expected = format!("invalid character '{quoted}' looking for beginning of value");
         assert_eq!(syntax_error(&[byte]), Some(expected));
     }

@@ -51,7 +51,7 @@ fn invalid_utf8_is_refused() {
 }
 
 #[test]
-fn l1_last_duplicate_key_is_kept_and_reported() {
+fn l1_last_value_of_a_duplicate_key_is_kept_and_reported() {
     let parsed = parse(b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: v\n  k: w\n").unwrap();
     assert_eq!(parsed.value["data"], json!({"k": "w"}));
     assert_eq!(parsed.duplicates, ["line 7: key \"k\" already set in map"]);

@@ -269,7 +269,7 @@ mod tests {
     #[case(1e20, "1e+20")]
     #[case(1e-7, "1e-07")]
     #[case(-0.0, "0")]
-    fn floats_are_integers_if_their_json_fits_64_bits(#[case] value: f64, #[case] expected: &str) {
+    fn floats_become_integers_if_their_json_is_a_64_bit_integer(#[case] value: f64, #[case] expected: &str) {
         assert_eq!(float(value), expected);
     }
 }

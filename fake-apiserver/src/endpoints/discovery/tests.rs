@@ -185,7 +185,7 @@ fn versions_are_ordered_by_stability() {
 }
 
 #[test]
-fn n3_core_group_has_an_aggregated_document() {
+fn n3_core_group_has_an_aggregated_discovery_document() {
     let list = aggregated(&builtins(), &[], true);
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(list["items"][0]["metadata"], json!({}));

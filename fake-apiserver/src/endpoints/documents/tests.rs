@@ -31,14 +31,14 @@ async fn send(method: &str, path: &str, accept: &str) -> (u16, String) {
 )]
 #[case::versions("/apis/apps", r#"{"groupVersion":"apps/v1","version":"v1"}"#)]
 #[tokio::test]
-async fn discovery_documents_have_the_key_order_of_go(#[case] path: &str, #[case] part: &str) {
+async fn discovery_documents_have_the_field_order_of_go_structs(#[case] path: &str, #[case] part: &str) {
     let (code, text) = send("GET", path, "application/json").await;
     assert_eq!(code, 200);
     assert!(text.contains(part), "{text}");
 }
 
 #[tokio::test]
-async fn aggregated_discovery_has_the_key_order_of_go() {
+async fn aggregated_discovery_has_the_field_order_of_go_structs() {
     let (_, text) = send("GET", "/api", super::discovery::AGGREGATED).await;
     let start = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"#;
     assert!(text.starts_with(start), "{text}");
@@ -91,13 +91,13 @@ async fn unsupported_subresource_tables_are_refused_before_the_object_is_looked_
 }
 
 #[rstest]
-#[case::paths("/", "application/yaml", 200)]
+#[case::paths_as_yaml("/", "application/yaml", 200)]
 #[case::paths_as_unsupported_type("/", "text/html", 200)]
-#[case::version_as_anything("/version", "*/*", 200)]
+#[case::version_as_any_type("/version", "*/*", 200)]
 #[case::version_with_parameters("/version", "application/json;as=Table;g=meta.k8s.io;v=v1", 200)]
 #[case::version_with_json_at_quality_zero("/version", "application/yaml,application/json;q=0", 200)]
-#[case::version_in_yaml("/version", "application/yaml", 406)]
-#[case::version_in_any_application("/version", "application/*", 406)]
+#[case::version_as_yaml("/version", "application/yaml", 406)]
+#[case::version_as_any_application_type("/version", "application/*", 406)]
 #[tokio::test]
 async fn path_list_and_version_are_only_served_as_json(#[case] path: &str, #[case] accept: &str, #[case] code: u16) {
     let (found, text) = send("GET", path, accept).await;

@@ -47,7 +47,7 @@ mod tests {
     use crate::ApiServer;
 
     #[tokio::test(start_paused = true)]
-    async fn journal_pages_contain_new_entries_and_skip_dropped_ones() {
+    async fn journal_pages_contain_new_entries_and_skip_dropped_entries() {
         let server = ApiServer::builder().journal_capacity(1_500).start();
         let ask = async |times: usize| {
             for _ in 0..times {

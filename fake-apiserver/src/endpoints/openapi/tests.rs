@@ -139,7 +139,7 @@ fn n6_openapi_documents_with_a_hash_are_immutable() {
 }
 
 #[test]
-fn n8_openapi_writes_declare_field_validation() {
+fn n8_openapi_declares_field_validation_for_writes() {
     with_builtins(|api| {
         let document = document(&api, "apis/apps/v1");
         let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
@@ -381,7 +381,7 @@ fn n6_v2_document_contains_all_definitions() {
 }
 
 #[test]
-fn n6_json_and_protobuf_of_v2_share_an_etag_derived_from_the_served_resources() {
+fn n6_v2_etag_is_derived_from_the_served_resources_in_json_and_protobuf() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let tag_of = |answer: &DocumentAnswer| {

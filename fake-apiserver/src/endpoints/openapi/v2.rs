@@ -361,7 +361,7 @@ mod tests {
     #[case::unknown_fields(
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
-    #[case::property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
+    #[case::property_named_like_a_keyword(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
         json!({"properties": {"default": {"type": "string"}}}))]
     fn n6_schemas_are_simplified_for_openapi_v2(#[case] mut schema: Value, #[case] expected: Value) {
         convert(&mut schema, 0);

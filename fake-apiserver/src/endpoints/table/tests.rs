@@ -274,7 +274,7 @@ fn m4_table_cells_tolerate_fields_of_any_type() {
 }
 
 #[test]
-fn m2_list_has_one_row_per_object() {
+fn m2_table_has_one_row_per_object() {
     let columns = Columns::Builtin { group: "", kind: "Pod" };
     let item = object(
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"l": "1"}},

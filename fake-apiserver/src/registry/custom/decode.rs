@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_floats_in_metadata_are_integers() {
+    fn whole_floats_in_metadata_become_integers() {
         let mut body = object(json!({}));
         body.metadata_mut().insert("generation".into(), json!(2.0));
         let (decoded, _) = decode(json!({"type": "object"}), body).expect("the body can be decoded");

@@ -66,8 +66,8 @@ mod tests {
     #[case::moved(0, json!({"a": 2, "b": "x"}), Some("second"))]
     #[case::first_of_equal_keys(7, json!({"a": 1, "b": "x"}), Some("first"))]
     #[case::missing_key(0, json!({"a": 1}), Some("without b"))]
-    #[case::null_is_no_missing_key(0, json!({"a": 1, "b": null}), None)]
-    #[case::other_type(0, json!({"a": "1", "b": "x"}), None)]
+    #[case::null_key(0, json!({"a": 1, "b": null}), None)]
+    #[case::key_of_another_type(0, json!({"a": "1", "b": "x"}), None)]
     #[case::separator_in_a_key(0, json!({"a": 1, "b": "x,"}), None)]
     fn items_are_found_by_all_keys(#[case] index: usize, #[case] item: Value, #[case] expected: Option<&str>) {
         let items = [

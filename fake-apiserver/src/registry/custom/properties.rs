@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn properties_are_found_if_they_are_looked_up_in_order() {
+    fn schema_properties_are_found_in_order() {
         let names: Vec<String> = (0..40).map(|it| format!("field{it:02}")).collect();
         let of = |name: &String| {
             (

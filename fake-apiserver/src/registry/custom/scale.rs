@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_path_through_a_number_is_an_error_that_contains_the_path() {
+    fn error_for_a_scale_path_through_a_number_contains_the_path() {
         let object = Object(json!({"spec": 1}).as_object().cloned().unwrap_or_default());
         let text = ".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}";
         assert_eq!(find(&object, ".spec.replicas").map_err(|why| why == text), Err(true));

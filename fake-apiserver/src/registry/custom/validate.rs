@@ -579,7 +579,7 @@ mod tests {
     #[case(json!({"t": {"a.b/c": {"v": 7}}}),
         "spec.t.a.b/c.v: Invalid value: 7: spec.t.a.b/c.v in body should be less than or equal to 3")]
     #[case(json!({"r": [{"n": "a"}, {}]}), "spec.r[1].n: Required value")]
-    fn o7_violations_have_the_messages_of_kube_openapi(#[case] value: Value, #[case] expected: &str) {
+    fn o7_violations_have_the_same_messages_as_in_kube_openapi(#[case] value: Value, #[case] expected: &str) {
         let schema = json!({
             "a": {"type": "integer", "minimum": 1, "maximum": 10},
             "x": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "maximum": 1, "exclusiveMaximum": true},
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn o7_errors_have_the_order_of_kube_openapi() {
+    fn o7_errors_have_the_same_order_as_in_kube_openapi() {
         let schema = json!({"l": {"type": "array", "items": {"type": "object", "required": ["a"], "properties": {
             "a": {"type": "integer", "minimum": 5, "multipleOf": 3},
             "c": {"type": "string", "enum": ["x"], "minLength": 2, "pattern": "^x"},

@@ -35,8 +35,8 @@ fn csi() -> Value {
 }
 
 #[rstest]
-#[case::one_source(json!({"csi": csi()}), &[])]
-#[case::first_source_is_checked(
+#[case::single_source(json!({"csi": csi()}), &[])]
+#[case::second_source(
     json!({"csi": csi(), "flocker": {}}),
     &["spec.flocker: Required value: one of datasetName and datasetUUID is required",
       "spec.csi: Forbidden: may not specify more than 1 volume type"]
@@ -45,11 +45,11 @@ fn csi() -> Value {
     json!({"csi": {}}),
     &["spec.csi.driver: Required value", "spec.csi.volumeHandle: Required value"]
 )]
-#[case::secrets_of_csi(
+#[case::csi_secrets(
     json!({"csi": {"driver": "d", "volumeHandle": "h", "nodeExpandSecretRef": {}}}),
     &["spec.csi.nodeExpandSecretRef.name: Required value", "spec.csi.nodeExpandSecretRef.namespace: Required value"]
 )]
-#[case::no_capacity(
+#[case::missing_capacity(
     json!({"csi": csi(), "capacity": null}),
     &["spec.capacity: Required value", "spec.capacity: Unsupported value: null: supported values: \"storage\""]
 )]
@@ -67,9 +67,13 @@ fn persistent_volumes_are_validated(#[case] spec: Value, #[case] expected: &[&st
 
 #[rstest]
 #[case::other_label("kubernetes.io/hostname", "kubernetes.io/hostnamex", true)]
-#[case::stable_label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone", false)]
-#[case::beta_label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", true)]
-fn node_affinity_may_only_change_to_stable_labels(#[case] before: &str, #[case] after: &str, #[case] refused: bool) {
+#[case::beta_to_stable_label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone", false)]
+#[case::stable_to_beta_label("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", true)]
+fn node_affinity_may_only_change_from_beta_to_stable_labels(
+    #[case] before: &str,
+    #[case] after: &str,
+    #[case] refused: bool,
+) {
     let with = |key: &str| {
         let requirement = json!({"key": key, "operator": "In", "values": ["a"]});
         let terms = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}});
@@ -100,7 +104,7 @@ fn node_affinity_may_only_change_to_stable_labels(#[case] before: &str, #[case] 
     json!({"requests": [{"name": "a"}]}),
     &["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"]
 )]
-#[case::no_class(
+#[case::missing_class(
     json!({"requests": [{"name": "a", "exactly": {}}]}),
     &["spec.devices.requests[0].exactly.deviceClassName: Required value"]
 )]

@@ -323,7 +323,7 @@ fn r7_events_of_both_groups_are_converted() {
 
 /// `v1alpha3` and `v1beta1` have the same form, except for capacities.
 #[test]
-fn capacities_are_converted_between_versions_of_the_same_form() {
+fn capacities_are_converted_between_v1alpha3_and_v1beta1() {
     let slice = |version: &str, capacity: Value| {
         let device = json!({"name": "d", "basic": {"capacity": {"m": capacity}}});
         json!({"apiVersion": format!("resource.k8s.io/{version}"), "spec": {"devices": [device]}})

@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn appliers_of_disjoint_fields_commute(a in any_data(&["a", "b"]), b in any_data(&["c", "d"])) {
+    fn applies_of_disjoint_fields_commute(a in any_data(&["a", "b"]), b in any_data(&["c", "d"])) {
         let first = apply_data(None, &a, "one", false).expect("the apply has no conflict");
         let ab = apply_data(Some(&first), &b, "two", false).expect("the apply has no conflict");
         let second = apply_data(None, &b, "two", false).expect("the apply has no conflict");

@@ -69,7 +69,7 @@ fn h15_scale_write_takes_over_the_replicas() {
 }
 
 #[test]
-fn h15_no_op_scale_write_leaves_the_replicas_with_the_applier() {
+fn h15_no_op_scale_write_does_not_change_the_owner_of_the_replicas() {
     let parent = vec![entry(
         "one",
         "Apply",

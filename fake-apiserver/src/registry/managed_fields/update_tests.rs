@@ -83,7 +83,7 @@ fn h9_identity_and_server_fields_are_not_owned() {
 }
 
 #[test]
-fn h17_object_without_fields_has_no_entries() {
+fn h17_object_without_fields_has_no_managed_fields() {
     let made = write(
         None,
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
@@ -125,9 +125,9 @@ fn h17_entries_without_fields_are_removed() {
 #[rstest]
 #[case::absent(None)]
 #[case::null(Some(Value::Null))]
-#[case::garbage(Some(json!("x")))]
-#[case::bad_entry(Some(json!([{"manager": "x", "operation": "Steal", "apiVersion": "v1"}])))]
-#[case::bad_fields(Some(json!([{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+#[case::not_a_list(Some(json!("x")))]
+#[case::invalid_entry(Some(json!([{"manager": "x", "operation": "Steal", "apiVersion": "v1"}])))]
+#[case::invalid_fields(Some(json!([{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
     "fieldsV1": {"nothing": {}}}])))]
 fn h16_invalid_managed_fields_in_a_write_are_ignored(#[case] sent: Option<Value>) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);

@@ -117,16 +117,16 @@ mod tests {
     use crate::registry::types::schema::builtin::shape_of;
 
     #[rstest]
-    #[case::metadata_not_patched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
+    #[case::unpatched_metadata(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
     #[case::metadata_in_a_merge_patch(
         r#"{"metadata":{"labels":{"l":"m"}}}"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]
-    #[case::path_within_metadata(
+    #[case::path_in_a_json_patch(
         r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#,
         r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
     )]
-    fn unpatched_parts_keep_the_field_order_of_structs(#[case] patch: &str, #[case] metadata: &str) {
+    fn metadata_keeps_the_field_order_of_structs_unless_it_is_merged(#[case] patch: &str, #[case] metadata: &str) {
         let shape = shape_of("", "v1", "ConfigMap");
         let text = r#"{"kind":"ConfigMap","metadata":{"labels":{"l":"m"},"name":"a","uid":"u"}}"#;
         let shown = shown_document(shape, text, patch.as_bytes());

@@ -25,17 +25,17 @@ fn config_map() -> Value {
 }
 
 #[rstest]
-#[case::replace_adds(json!([{"op": "replace", "path": "/data/none", "value": "x"}]),
+#[case::replace_of_a_missing_field(json!([{"op": "replace", "path": "/data/none", "value": "x"}]),
     json!({"k": "v", "m": "moved", "none": "x"}))]
 #[case::copy_and_move(json!([{"op": "copy", "from": "/data/k", "path": "/data/copy"},
     {"op": "move", "from": "/data/m", "path": "/data/there"}]), json!({"k": "v", "copy": "v", "there": "moved"}))]
 #[case::copy_of_a_missing_value(json!([{"op": "copy", "from": "/data/none", "path": "/data/x"}]),
     json!({"k": "v", "m": "moved", "x": null}))]
-#[case::true_test(json!([{"op": "test", "path": "/data/k", "value": "v"}, {"op": "remove", "path": "/data/m"}]),
+#[case::successful_test(json!([{"op": "test", "path": "/data/k", "value": "v"}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v"}))]
-#[case::missing_field_is_tested_as_null(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
+#[case::test_of_a_missing_field(json!([{"op": "test", "path": "/data/none"}]), json!({"k": "v", "m": "moved"}))]
 #[case::whole_document(json!([{"op": "replace", "path": "", "value": {"data": {"z": "1"}}}]), json!({"z": "1"}))]
-#[case::escapes(json!([{"op": "add", "path": "/data/a~1b~0c", "value": 1}, {"op": "remove", "path": "/data/m"}]),
+#[case::escaped_path(json!([{"op": "add", "path": "/data/a~1b~0c", "value": 1}, {"op": "remove", "path": "/data/m"}]),
     json!({"k": "v", "a/b~c": 1}))]
 #[case::null_body(Value::Null, json!({"k": "v", "m": "moved"}))]
 fn g2_json_patches_are_applied(#[case] patch: Value, #[case] data: Value) {
@@ -196,9 +196,9 @@ fn patch_pod_spec(spec: Value, patch: Value) -> Result<Value, (u16, String)> {
     json!([{"name": "c", "image": "1", "args": ["a", "b"]}]))]
 #[case::replace(json!({"containers": [{"name": "only", "image": "5"}, {"$patch": "replace"}]}),
     json!([{"name": "only", "image": "5"}]))]
-#[case::new_items_are_first(json!({"containers": [{"name": "n"}, {"name": "e", "image": "3"}]}),
+#[case::new_item(json!({"containers": [{"name": "n"}, {"name": "e", "image": "3"}]}),
     json!([{"name": "n"}, {"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "3"}]))]
-#[case::set_order(json!({"$setElementOrder/containers": [{"name": "e"}, {"name": "c"}], "containers": []}),
+#[case::explicit_order(json!({"$setElementOrder/containers": [{"name": "e"}, {"name": "c"}], "containers": []}),
     json!([{"name": "e", "image": "2"}, {"name": "c", "image": "1", "args": ["a", "b"]}]))]
 fn g5_lists_of_maps_are_merged_by_key(#[case] patch: Value, #[case] containers: Value) {
     let spec = json!({"containers": [{"name": "c", "image": "1", "args": ["a", "b"]}, {"name": "e", "image": "2"}]});
@@ -357,7 +357,7 @@ fn strategic_patch_is_printed_like_go() {
 #[case("-x", "invalid character 'x' in numeric literal")]
 #[case("1.x", "invalid character 'x' after decimal point in numeric literal")]
 #[case("'a'", "invalid character '\\'' looking for beginning of value")]
-fn a15_syntax_errors_have_the_messages_of_go(#[case] body: &str, #[case] text: &str) {
+fn a15_syntax_errors_have_the_same_messages_as_in_go(#[case] body: &str, #[case] text: &str) {
     assert_eq!(parse_json(body.as_bytes()), Err(text.to_owned()));
 }
 

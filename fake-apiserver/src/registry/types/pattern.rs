@@ -209,7 +209,7 @@ mod tests {
     #[case("([", "error parsing regexp: missing closing ]: `[`")]
     #[case("(a", "error parsing regexp: missing closing ): `(a`")]
     #[case("a(?=b)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`")]
-    fn pattern_errors_have_the_messages_of_go(#[case] pattern: &str, #[case] text: &str) {
+    fn pattern_errors_have_the_same_messages_as_in_go(#[case] pattern: &str, #[case] text: &str) {
         assert_eq!(Pattern::new(pattern).error(), Some(text));
     }
 }

@@ -425,7 +425,7 @@ mod tests {
     #[case("1 Gi", FORMAT_WRONG)]
     #[case("1GiB", FORMAT_WRONG)]
     #[case(".5Ki", "512")]
-    fn t7_quantities_are_spelled_canonically(#[case] text: &str, #[case] expected: &str) {
+    fn t7_quantities_are_converted_to_canonical_form(#[case] text: &str, #[case] expected: &str) {
         let spelled = match canonical(text, false) {
             Ok(spelled) => spelled.unwrap_or_else(|| text.to_owned()),
             Err(error) => error.to_owned(),
@@ -434,14 +434,14 @@ mod tests {
     }
 
     #[test]
-    fn t7_resources_are_rounded_up_to_milli() {
+    fn t7_resource_quantities_are_rounded_up_to_milli() {
         assert_eq!(canonical("0.0001", true), Ok(Some("1m".to_owned())));
         assert_eq!(canonical("100u", true), Ok(Some("1m".to_owned())));
         assert_eq!(canonical("100m", true), Ok(None));
     }
 
     #[test]
-    fn quantities_compare_and_add_in_any_notation() {
+    fn quantities_in_different_notations_are_compared_and_added() {
         let read = |text| Quantity::parse(text).expect("the quantity is valid");
         assert_eq!(read("1Gi"), read("1073741824"));
         assert!(read("1500m") > read("1"));

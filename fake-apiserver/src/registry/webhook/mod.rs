@@ -140,12 +140,12 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case::as_envtest_writes_it("https://127.0.0.1:9443//mutate-v1-pod", "https://127.0.0.1:9443/mutate-v1-pod")]
+    #[case::double_slash_from_envtest("https://127.0.0.1:9443//mutate-v1-pod", "https://127.0.0.1:9443/mutate-v1-pod")]
     #[case::dots("https://h/a/./b/../c/?x=//y", "https://h/a/c?x=//y")]
-    #[case::above_the_root("https://h/../a", "https://h/a")]
+    #[case::parent_of_the_root("https://h/../a", "https://h/a")]
     #[case::root("https://h//", "https://h/")]
     #[case::no_path("https://h", "https://h")]
-    fn webhook_url_paths_are_cleaned_like_in_client_go(#[case] url: &str, #[case] expected: &str) {
+    fn webhook_url_paths_are_cleaned_as_in_client_go(#[case] url: &str, #[case] expected: &str) {
         assert_eq!(cleaned(url), expected);
     }
 }

@@ -59,7 +59,7 @@ fn closed_port_is_reported_on_the_error_stream() {
 
 #[rstest]
 #[case::ping("800300060000000400000001", "800300060000000400000001")]
-#[case::answer_to_a_ping("800300060000000400000002", "")]
+#[case::response_to_a_ping("800300060000000400000002", "")]
 #[case::goaway("80030007000000080000000000000000", "")]
 #[case::settings("800300040000000400000000", "")]
 #[case::data_for_an_unknown_stream("0000000300000005474554202f", "")]
@@ -69,13 +69,13 @@ fn only_pings_from_the_client_receive_a_response(#[case] frame: &str, #[case] an
 }
 
 #[rstest]
-#[case::another_version("800200060000000400000001")]
+#[case::unsupported_version("800200060000000400000001")]
 #[case::long_control_frame("8003000100ffffff")]
 #[case::not_spdy("ffffffffffffffff")]
-#[case::ping_without_a_complete_number("80030006000000020000")]
-#[case::no_headers("80030001000000020000")]
+#[case::truncated_ping("80030006000000020000")]
+#[case::truncated_syn_stream("80030001000000020000")]
 #[case::headers_not_compressed_with_zlib("800300010000000d00000001000000000000ffffff")]
-#[case::cut_zlib_header("800300010000000b0000000100000000000078")]
+#[case::truncated_zlib_header("800300010000000b0000000100000000000078")]
 fn invalid_bytes_end_the_connection(#[case] frame: &str) {
     assert!(session(8080).receive(&bytes(frame)).is_err());
 }
@@ -90,7 +90,7 @@ fn reset_stream_is_removed() {
 }
 
 #[test]
-fn many_frames_in_one_read_are_all_processed() {
+fn all_frames_of_one_read_are_processed() {
     const PINGS: usize = 500_000;
     let frame = bytes("800300060000000400000001");
     let found = session(8080)
@@ -100,7 +100,7 @@ fn many_frames_in_one_read_are_all_processed() {
 }
 
 #[test]
-fn port_handler_receives_the_whole_message() {
+fn port_handler_receives_all_data_until_it_responds() {
     let handler: PortHandler = Arc::new(|received| (received != b"GE").then(|| received.to_vec()));
     let mut session = Session::new(Service::Ports([(8080, handler)].into()));
     let [errors, data, _] = frames();

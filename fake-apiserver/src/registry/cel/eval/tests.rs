@@ -69,7 +69,7 @@ fn conversion_of_an_invalid_string_is_an_error(#[case] rule: &str, #[case] kind:
 #[case("abcd::1/125", true)]
 #[case("abcd:ef01:2345:6789::abcd:ef01:2345:6789/125", false)]
 #[case("::ffff:10.0.0.1/120", false)]
-fn address_ranges_are_parsed_as_strictly_as_in_go(#[case] range: &str, #[case] is_one: bool) {
+fn cidr_ranges_are_parsed_as_strictly_as_in_go(#[case] range: &str, #[case] is_one: bool) {
     cost(&format!("isCIDR(self) == {is_one}"), &range.into());
 }
 

@@ -114,14 +114,14 @@ fn o4_schemas_are_validated(#[case] properties: Value, #[case] expected: &str) {
 }
 
 #[test]
-fn o4_int_or_string_any_of_is_accepted() {
+fn o4_any_of_integer_and_string_is_accepted_for_int_or_string() {
     let branches = json!([{"type": "integer"}, {"type": "string"}]);
     let a = json!({"a": {"x-kubernetes-int-or-string": true, "anyOf": branches, "pattern": "^[0-9]+$"}});
     assert_eq!(errors(crd(v1(a))), Vec::<String>::new());
 }
 
 #[test]
-fn o4_metadata_may_only_restrict_names() {
+fn o4_metadata_schema_may_only_restrict_names() {
     let labels = json!({"type": "object", "properties": {"labels": {"type": "object"}}});
     let schema = json!({"type": "object", "properties": {"metadata": labels}});
     let text = "[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is \
@@ -340,9 +340,9 @@ fn converted(bundle: &str) -> Object {
 }
 
 #[rstest::rstest]
-#[case::no_pem("\n", "unable to parse bytes as PEM block")]
-#[case::no_certificate(NO_CERTIFICATE, "failed to parse certificate: x509: malformed certificate")]
-#[case::key(
+#[case::not_pem("\n", "unable to parse bytes as PEM block")]
+#[case::not_a_certificate(NO_CERTIFICATE, "failed to parse certificate: x509: malformed certificate")]
+#[case::pem_block_of_another_type(
     "-----BEGIN X-----\nMAA=\n-----END X-----\n",
     "no valid certificate authority data seen"
 )]
@@ -485,7 +485,7 @@ fn o21_unknown_formats_cause_warnings() {
 }
 
 #[test]
-fn o4_old_self_needs_correlatable_values() {
+fn o4_old_self_requires_correlatable_values() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     let item = json!({"type": "object", "properties": {"a": a}});
     let list = json!({"l": {"type": "array", "items": item, "maxItems": 5}});
@@ -506,7 +506,7 @@ fn o4_old_self_may_be_used_within_atomic_maps() {
 
 /// Selectable fields that are the same in all versions require a schema that is the same in all versions.
 #[test]
-fn o4_selectable_fields_and_schemas_must_both_be_shared_or_both_differ_by_version() {
+fn o4_selectable_fields_may_only_be_shared_by_versions_with_the_same_schema() {
     let schema = |kind: &str| json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": kind}}}});
     let fields = json!([{"jsonPath": ".a"}]);
     let of = |name, storage, kind, fields: &Value| {

@@ -47,8 +47,8 @@ fn answer(schema: &Value, rule: &str, value: &Value) -> Value {
 
 #[rstest]
 #[case::random_rules("rules")]
-#[case::expressions_of_the_specification("spec")]
-fn rules_have_the_results_of_cel_go(#[case] file: &str) {
+#[case::specification_expressions("spec")]
+fn rules_return_the_same_results_as_cel_go(#[case] file: &str) {
     let exceptions = read_to_string(format!("{}/tests/data/cel/exceptions.txt", env!("CARGO_MANIFEST_DIR")));
     // Lines that begin with `#` explain the exceptions.
     let exceptions = exceptions.expect("the list of exceptions exists");
@@ -111,7 +111,7 @@ fn full_answer(schema: &Value, row: &Value) -> Value {
 /// The file consists of lines `{"schema", "rows"}`. Each row contains an expression with its operands, and the full
 /// result.
 #[test]
-fn expressions_have_the_results_of_cel_go() {
+fn expressions_return_the_same_results_as_cel_go() {
     let mut differences = Vec::new();
     for group in lines("differential") {
         for row in group["rows"].as_array().into_iter().flatten() {

@@ -11,7 +11,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn autoscaler_of_v2_round_trips_through_v1() {
+fn v2_autoscaler_round_trips_through_v1() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {"name": "b"}, "spec": {"maxReplicas": 3,
         "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},

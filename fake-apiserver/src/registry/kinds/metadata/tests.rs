@@ -164,7 +164,7 @@ fn b12_uid_and_deletion_fields_are_immutable(#[case] mut new: Value, #[case] exp
 }
 
 #[test]
-fn b15_terminating_object_gets_no_new_finalizers() {
+fn b15_finalizers_cannot_be_added_to_a_terminating_object() {
     let old = json!({"deletionTimestamp": "d", "finalizers": ["example.com/f"]});
     let (_, errors) = update(old, json!({"finalizers": ["example.com/h", "example.com/g"]}));
     let expected = "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
@@ -173,7 +173,7 @@ fn b15_terminating_object_gets_no_new_finalizers() {
 }
 
 #[test]
-fn b24_duplicate_owners_are_dropped_with_a_warning() {
+fn b24_duplicate_owner_references_are_dropped_with_a_warning() {
     let owner = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u1"});
     let mut other = owner.clone();
     other["name"] = json!("other");

@@ -131,7 +131,7 @@ mod tests {
     #[case::no_tag("nginx", "Always")]
     #[case::latest("img:latest", "Always")]
     #[case::tag("img:1", "IfNotPresent")]
-    #[case::port_is_not_a_tag("reg.example.com:5000/img", "Always")]
+    #[case::port_without_a_tag("reg.example.com:5000/img", "Always")]
     #[case::port_and_tag("localhost:5000/a/b:v1", "IfNotPresent")]
     #[case::digest(
         "img@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -142,18 +142,18 @@ mod tests {
         "Always"
     )]
     #[case::leading_space(" img", "IfNotPresent")]
-    #[case::upper_case("Img", "IfNotPresent")]
-    #[case::empty("", "IfNotPresent")]
-    #[case::identifier("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "IfNotPresent")]
-    fn t1_pull_policy_follows_the_tag(#[case] image: &str, #[case] policy: &str) {
+    #[case::uppercase_name("Img", "IfNotPresent")]
+    #[case::empty_name("", "IfNotPresent")]
+    #[case::image_identifier("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "IfNotPresent")]
+    fn t1_default_pull_policy_depends_on_the_tag(#[case] image: &str, #[case] policy: &str) {
         assert_eq!(default_pull_policy(image), policy);
     }
 
     #[rstest]
-    #[case::long_path(10, 255, "Always")]
+    #[case::longest_path(10, 255, "Always")]
     #[case::too_long_path(10, 256, "IfNotPresent")]
     #[case::long_domain(300, 10, "Always")]
-    #[case::path_in_library(0, 247, "Always")]
+    #[case::longest_path_in_library(0, 247, "Always")]
     #[case::too_long_path_in_library(0, 248, "IfNotPresent")]
     fn only_the_path_of_a_repository_has_a_maximum_length(
         #[case] domain: usize,

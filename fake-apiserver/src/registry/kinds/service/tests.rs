@@ -139,7 +139,7 @@ async fn c8_cluster_ip_is_immutable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn allocated_ips_and_ports_and_ports_out_of_range_are_refused() {
+async fn allocated_cluster_ips_and_allocated_or_out_of_range_node_ports_are_refused() {
     let created = write(json!({"type": "NodePort", "ports": [{"port": 80}]}), None, &[]).unwrap();
     let (ip, port) = (&created["spec"]["clusterIP"], &created["spec"]["ports"][0]["nodePort"]);
     let stored = std::slice::from_ref(&created);

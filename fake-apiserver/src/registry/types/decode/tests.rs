@@ -156,7 +156,7 @@ fn l2_strict_errors_are_in_document_order() {
 #[case(r#"{"k:{\"name\":\"a\"}":1,"k:{\"name\":\"a\"}":1}"#, &["k:{\"name\":\"a\"}"])]
 #[case(r#"{"k\"":1,"k\u0022":1}"#, &["k\""])]
 #[case(r#"{"a\/b":1,"a/b":1}"#, &["a/b"])]
-fn escaped_key_counts_as_duplicate(#[case] raw: &str, #[case] repeated: &[&str]) {
+fn escaped_keys_are_compared_after_decoding(#[case] raw: &str, #[case] repeated: &[&str]) {
     assert_eq!(duplicates(raw), repeated);
 }
 
@@ -207,7 +207,7 @@ fn a32_empty_object_has_the_fields_that_go_always_encodes() {
 }
 
 #[test]
-fn a32_zero_values_of_pointers_are_kept() {
+fn a32_only_zero_values_of_pointers_are_kept() {
     let spec = pod(json!({
         "containers": [{"name": "c", "image": "", "args": [], "stdin": false, "resources": {"limits": {"cpu": "1000m"}},
             "ports": [{"containerPort": 0, "hostPort": 0}],
@@ -290,16 +290,16 @@ fn too_deeply_nested_document_is_refused() {
 }
 
 #[rstest]
-#[case::whole_as_float(json!({"replicas": 2.0}), Ok(json!({"replicas": 2})))]
+#[case::whole_float(json!({"replicas": 2.0}), Ok(json!({"replicas": 2})))]
 #[case::integer_overflow_wraps(json!({"replicas": 4_294_967_297_i64}), Ok(json!({"replicas": 1})))]
 #[case::integer_beyond_64_bits(json!({"replicas": 9_223_372_036_854_775_808_u64}), Ok(json!({"replicas": 0})))]
 #[case::fraction(json!({"replicas": 1.5}), Err("cannot convert float64 to int32"))]
-#[case::text_for_number(json!({"replicas": "2"}), Err("unrecognized type: int32"))]
-#[case::number_for_text(json!({"serviceName": 1}), Err("cannot convert int64 to string"))]
-#[case::list_for_text(json!({"serviceName": []}), Err("unrecognized type: string"))]
-#[case::map_for_list(json!({"volumeClaimTemplates": {}}), Err("cannot restore slice from map"))]
-#[case::bool_for_struct(json!({"template": true}), Err("cannot restore struct from: bool"))]
-#[case::struct_fields_in_their_order(
+#[case::string_instead_of_a_number(json!({"replicas": "2"}), Err("unrecognized type: int32"))]
+#[case::number_instead_of_a_string(json!({"serviceName": 1}), Err("cannot convert int64 to string"))]
+#[case::list_instead_of_a_string(json!({"serviceName": []}), Err("unrecognized type: string"))]
+#[case::map_instead_of_a_list(json!({"volumeClaimTemplates": {}}), Err("cannot restore slice from map"))]
+#[case::bool_instead_of_a_struct(json!({"template": true}), Err("cannot restore struct from: bool"))]
+#[case::struct_fields_in_declaration_order(
     json!({"podManagementPolicy": [], "template": 1}),
     Err("cannot restore struct from: int64")
 )]
@@ -316,7 +316,7 @@ fn unstructured_values_are_converted_like_go(#[case] spec: Value, #[case] expect
     "DeploymentSpec.spec.replicas of type int32"
 )]
 #[case(r#"{"spec":{"paused":1,"replicas":"x"}}"#, "DeploymentSpec.spec.paused of type bool")]
-#[case::error_that_ends_decoding_is_reported_first(
+#[case::error_that_ends_decoding(
     r#"{"spec":{"replicas":"x","strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
     "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"
 )]

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_times_need_six_digits() {
+    fn micro_times_require_six_fractional_digits() {
         let read = |text| canonical_time(text, Precision::Micros);
         assert_eq!(read("2024-05-01T12:00:00.000001Z"), Ok(Canonical::Same));
         let error = read("2024-05-01T12:00:00Z").expect_err("the time has no fraction");

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn walk_and_search_find_the_same_fields() {
+    fn struct_fields_are_found_in_order() {
         for structure in &STRUCTS {
             let names: Vec<&str> = structure.fields().iter().map(|it| it.name).collect();
             // Every `step`-th name, each with an undeclared name before and after it.

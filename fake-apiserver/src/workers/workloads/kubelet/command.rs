@@ -221,7 +221,7 @@ mod tests {
     #[case::image_without_entrypoint("docker.io/library/busybox:1.36@sha256:1", true)]
     #[case::unknown_image("postgres:16", false)]
     #[case::name_with_a_known_prefix("busybox-extras", false)]
-    fn args_are_the_command_if_the_image_has_no_entrypoint(#[case] image: &str, #[case] is_known: bool) {
+    fn args_are_the_command_only_if_the_image_has_no_entrypoint(#[case] image: &str, #[case] is_known: bool) {
         let container = json!({"image": image, "args": ["echo", "hi"]});
         assert_eq!(
             known_run(container.as_object().expect("the value is an object")).is_some(),

@@ -276,9 +276,9 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::half_a_head("GET / HTTP/1.1\r\nHost: x\r\n", false)]
+    #[case::incomplete_head("GET / HTTP/1.1\r\nHost: x\r\n", false)]
     #[case::no_body("GET / HTTP/1.1\r\nHost: x\r\n\r\n", true)]
-    #[case::half_a_body("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab", false)]
+    #[case::incomplete_body("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab", false)]
     #[case::body("POST / HTTP/1.1\r\ncontent-length:4\r\n\r\nabcd", true)]
     #[case::first_chunk("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false)]
     #[case::all_chunks("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true)]

@@ -27,22 +27,22 @@ fn render(text: &str) -> Result<String, String> {
 
 #[rstest]
 #[case::field("{{ .metadata.name }}", "web")]
-#[case::absent("{{ .metadata.nothing.at.all }}", "<no value>")]
-#[case::trims("a \n{{- .metadata.name -}} \n b", "awebb")]
+#[case::missing_field("{{ .metadata.nothing.at.all }}", "<no value>")]
+#[case::trim_markers("a \n{{- .metadata.name -}} \n b", "awebb")]
 #[case::comment("a{{/* no }} text */}}b", "ab")]
 #[case::variable("{{ $x := .metadata }}{{ $x.name }}{{ $.spec.nothing }}", "web<no value>")]
 #[case::assignment("{{ $x := 1 }}{{ if true }}{{ $x = 2 }}{{ end }}{{ $x }}", "2")]
 #[case::scope("{{ $x := 1 }}{{ if true }}{{ $x := 2 }}{{ end }}{{ $x }}", "1")]
-#[case::pipe("{{ .metadata.name | Quote }}", "\"web\"")]
-#[case::number_in_quotes("{{ 1 | Quote }}", "\"1\"")]
-#[case::alternatives("{{ if false }}a{{ else if eq 1 2 }}b{{ else }}c{{ end }}", "c")]
-#[case::with("{{ with .metadata.name }}{{ . }}{{ else }}none{{ end }}", "web")]
-#[case::without("{{ with .metadata.none }}{{ . }}{{ else }}none{{ end }}", "none")]
+#[case::pipeline("{{ .metadata.name | Quote }}", "\"web\"")]
+#[case::quoted_number("{{ 1 | Quote }}", "\"1\"")]
+#[case::else_if("{{ if false }}a{{ else if eq 1 2 }}b{{ else }}c{{ end }}", "c")]
+#[case::with_a_present_field("{{ with .metadata.name }}{{ . }}{{ else }}none{{ end }}", "web")]
+#[case::with_a_missing_field("{{ with .metadata.none }}{{ . }}{{ else }}none{{ end }}", "none")]
 #[case::loop_over_items("{{ range .spec.containers }}{{ .name }},{{ end }}", "one,two,")]
 #[case::loop_with_index("{{ range $i, $it := .spec.containers }}{{ $i }}{{ $it.name }}{{ end }}", "0one1two")]
 #[case::loop_over_fields("{{ range $k, $v := .metadata.labels }}{{ $k }}={{ $v }}{{ end }}", "a.b/c=true")]
-#[case::loop_over_nothing("{{ range .none }}a{{ else }}b{{ end }}", "b")]
-#[case::end_of_a_loop(
+#[case::loop_over_a_missing_field("{{ range .none }}a{{ else }}b{{ end }}", "b")]
+#[case::break_in_a_loop(
     "{{ range .spec.containers }}{{ if eq .name \"two\" }}{{ break }}{{ end }}{{ .name }}{{ end }}",
     "one"
 )]
@@ -66,9 +66,9 @@ fn go_templates_are_rendered(#[case] text: &str, #[case] expected: &str) {
 #[rstest]
 #[case::function("{{ env \"HOME\" }}", "function \"env\" is not supported")]
 #[case::definition("{{ define \"a\" }}{{ end }}", "define is not supported")]
-#[case::no_end("{{ if true }}", "unexpected EOF")]
-#[case::open("a {{ .b", "unclosed action")]
-#[case::no_variable("{{ $x }}", "undefined variable $x")]
+#[case::missing_end("{{ if true }}", "unexpected EOF")]
+#[case::unclosed_action("a {{ .b", "unclosed action")]
+#[case::undefined_variable("{{ $x }}", "undefined variable $x")]
 #[case::out_of_range("{{ index .spec.containers 2 }}", "index out of range: 2")]
 fn invalid_or_unsupported_templates_are_refused(#[case] text: &str, #[case] why: &str) {
     assert_eq!(render(text), Err(why.to_owned()));

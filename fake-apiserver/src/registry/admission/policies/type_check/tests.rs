@@ -9,7 +9,7 @@ use crate::registry::scheme::Scheme;
 
 /// Each line of the file contains the spec of a policy and the expected warnings, each with its path and message.
 #[test]
-fn policy_expressions_have_the_warnings_of_kube_controller_manager() {
+fn policy_expressions_have_the_same_warnings_as_in_kube_controller_manager() {
     let path = format!("{}/tests/data/cel/policies.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = read_to_string(path).expect("the file of policies exists");
     let mut differences = Vec::new();

@@ -46,7 +46,7 @@ const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NU
 ])]
 #[case("foo(1, )", &[(7, "mismatched input ')' expecting STARTS")])]
 #[case("a.b.", &[(4, "no viable alternative at input '.'")])]
-fn syntax_errors_have_the_messages_of_antlr(#[case] text: &str, #[case] expected: &[(usize, &str)]) {
+fn syntax_errors_have_the_same_messages_as_in_antlr(#[case] text: &str, #[case] expected: &[(usize, &str)]) {
     let expected: Vec<(usize, String)> = expected
         .iter()
         .map(|(at, error)| (*at, format!("Syntax error: {}", error.replace("STARTS", STARTS))))
@@ -55,7 +55,7 @@ fn syntax_errors_have_the_messages_of_antlr(#[case] text: &str, #[case] expected
 }
 
 #[test]
-fn parser_gives_up_after_thirty_errors() {
+fn parser_stops_after_thirty_errors() {
     let errors = syntax_errors(&"+ ) ".repeat(100));
     let (_, last) = errors.last().expect("the expression has errors");
     assert_eq!(last, "Syntax error: error recovery attempt limit exceeded: 30");

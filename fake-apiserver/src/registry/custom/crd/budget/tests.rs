@@ -69,18 +69,18 @@ fn object() -> Value {
 #[case::map_of_strings("self.all(x, true)", map(string()), 1_179_647, 3, 11)]
 #[case::map_of_booleans("self.all(x, true)", map(boolean()), 943_718, 100, 302)]
 #[case::contains("self.contains('test')", string(), 314_574, 10, 5)]
-#[case::starts("self.startsWith('test')", string(), 2, 15, 2)]
-#[case::ends("self.endsWith('test')", string(), 2, 30, 2)]
+#[case::starts_with("self.startsWith('test')", string(), 2, 15, 2)]
+#[case::ends_with("self.endsWith('test')", string(), 2, 30, 2)]
 #[case::concatenation("size(self + 'hello') > size('hello')", string(), 314_578, 4, 7)]
 #[case::index("self[1] == 0.0", array(number()), 2, 5000, 2)]
 #[case::index_of_strings("self[1] == self[1]", array(string()), 314_577, 8, 314_577)]
 #[case::matches("self.matches('x')", string(), 314_574, 50, 22)]
-#[case::matches_nothing("self.matches('')", string(), 1, 100, 1)]
-#[case::empty_text("''.matches('(((((((((())))))))))[0-9]')", string(), 7, 10, 7)]
-#[case::no_items("self[3] == 0.0", array(number()), 2, 0, 2)]
-#[case::no_entries("self['x'] == 0.0", map(number()), 2, 0, 2)]
-#[case::no_characters("self == 'x'", string(), 2, 0, 1)]
-#[case::no_bytes("self == b'x'", formatted("byte"), 2, 0, 1)]
+#[case::match_of_an_empty_pattern("self.matches('')", string(), 1, 100, 1)]
+#[case::match_in_an_empty_string("''.matches('(((((((((())))))))))[0-9]')", string(), 7, 10, 7)]
+#[case::list_without_items("self[3] == 0.0", array(number()), 2, 0, 2)]
+#[case::map_without_entries("self['x'] == 0.0", map(number()), 2, 0, 2)]
+#[case::string_without_characters("self == 'x'", string(), 2, 0, 1)]
+#[case::bytes_of_length_zero("self == b'x'", formatted("byte"), 2, 0, 1)]
 #[case::comparison("self.all(x, x == 0.0)", array(number()), 6_291_454, 6_291_456, 25_165_826)]
 #[case::ints_or_strings("self.all(x, true)", array(int_or_string()), 4_718_591, 10, 32)]
 #[case::int_or_string("self[0] == 5", array(int_or_string()), 3, 10, 3)]
@@ -118,18 +118,18 @@ fn nested_loops_multiply_their_costs(#[case] rule: &str, #[case] with_ten: u64) 
 }
 
 #[rstest]
-#[case::all_entries("{'a': 1, 'b': 2}.all(k, v, v > 0)", 41)]
-#[case::entry("{'a': 1, 'b': 2}.exists(k, v, v > 0)", 43)]
-#[case::one_entry("{'a': 1, 'b': 2}.existsOne(k, v, v > 0)", 40)]
-#[case::map("{'a': 1, 'b': 2}.transformMap(k, v, v + 1)", 71)]
-#[case::part_of_a_map("{'a': 1, 'b': 2}.transformMap(k, v, v < 5, v + 1)", 75)]
-#[case::entries("{'a': 1, 'b': 2}.transformMapEntry(k, v, {k: v + 1})", 131)]
-#[case::part_of_the_entries("{'a': 1, 'b': 2}.transformMapEntry(k, v, v < 5, {k: v + 1})", 135)]
-#[case::all_items("[1, 2].all(i, v, v > 0)", 21)]
-#[case::item("[1, 2].exists(i, v, v > 0)", 23)]
-#[case::one_item("[1, 2].existsOne(i, v, v > 0)", 20)]
-#[case::list("[1, 2].transformList(i, v, v + 1)", 49)]
-#[case::part_of_a_list("[1, 2].transformList(i, v, v < 5, v + 1)", 53)]
+#[case::all_on_a_map("{'a': 1, 'b': 2}.all(k, v, v > 0)", 41)]
+#[case::exists_on_a_map("{'a': 1, 'b': 2}.exists(k, v, v > 0)", 43)]
+#[case::exists_one_on_a_map("{'a': 1, 'b': 2}.existsOne(k, v, v > 0)", 40)]
+#[case::transform_map("{'a': 1, 'b': 2}.transformMap(k, v, v + 1)", 71)]
+#[case::filtered_transform_map("{'a': 1, 'b': 2}.transformMap(k, v, v < 5, v + 1)", 75)]
+#[case::transform_map_entry("{'a': 1, 'b': 2}.transformMapEntry(k, v, {k: v + 1})", 131)]
+#[case::filtered_transform_map_entry("{'a': 1, 'b': 2}.transformMapEntry(k, v, v < 5, {k: v + 1})", 135)]
+#[case::all_on_a_list("[1, 2].all(i, v, v > 0)", 21)]
+#[case::exists_on_a_list("[1, 2].exists(i, v, v > 0)", 23)]
+#[case::exists_one_on_a_list("[1, 2].existsOne(i, v, v > 0)", 20)]
+#[case::transform_list("[1, 2].transformList(i, v, v + 1)", 49)]
+#[case::filtered_transform_list("[1, 2].transformList(i, v, v < 5, v + 1)", 53)]
 fn macros_with_two_variables_cost_the_same_as_in_kube_apiserver(#[case] rule: &str, #[case] expected: u64) {
     assert_eq!(cost(rule, &number()), expected);
 }
@@ -144,8 +144,8 @@ fn unbounded_iterations_have_a_high_estimated_cost(#[case] rule: &str, #[case] l
 }
 
 #[rstest]
-#[case::variable_of_the_loop("self.all(ip, ip.contains('a'))", "self.all(x, x.contains('a'))")]
-#[case::variable_of_the_outer_loop(
+#[case::loop_variable("self.all(ip, ip.contains('a'))", "self.all(x, x.contains('a'))")]
+#[case::outer_loop_variable(
     "self.all(ip, self.all(y, ip.contains('a')))",
     "self.all(x, self.all(y, x.contains('a')))"
 )]
@@ -187,10 +187,10 @@ fn cost_error_contains_the_factor_above_the_limit(#[case] cost: u64, #[case] fac
 
 /// The cost of single rules is not limited if the same schema is already stored for the version.
 #[rstest]
-#[case::created(None, 1)]
-#[case::unchanged_rule(Some("10"), 0)]
-#[case::changed_rule(Some("11"), 1)]
-fn stored_rules_are_exempt_from_the_cost_limit_if_the_schema_is_unchanged(
+#[case::new_crd(None, 1)]
+#[case::unchanged_schema(Some("10"), 0)]
+#[case::changed_schema(Some("11"), 1)]
+fn stored_rules_are_exempt_from_the_cost_limit_only_if_the_schema_is_unchanged(
     #[case] old_bound: Option<&str>,
     #[case] count: usize,
 ) {

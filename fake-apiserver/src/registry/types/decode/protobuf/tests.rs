@@ -7,7 +7,7 @@ use rstest::rstest;
 /// Bodies written by Go's serializer, each with the JSON of the same object.
 #[rustfmt::skip]
 #[rstest]
-#[case::probes_and_volumes_are_inlined_messages(
+#[case::inlined_messages(
     r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"2024-01-01T00:00:00Z"},"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1Gi"}},{"name":"w","configMap":{"name":"m","optional":false}}],"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1"}},"livenessProbe":{"httpGet":{"port":"web"},"periodSeconds":5},"securityContext":{"runAsUser":0}}],"terminationGracePeriodSeconds":0},"status":{}}"#,
     "azhzAAoJCgJ2MRIDUG9kEsEBChkKAWESABoAIgAqADIAOABCCAiAgcisBhAAEo4BChAKAXYSCxIJCgASBQoDMUdpCg8KAXcSCpoBBwoDCgFtIAASSwoBYxIBaSoAQgwKCgoDY3B1EgMKATFSHwoTEhEKABIJCAEQABoDd2ViGgAiABAAGAAgBSgAMABqAHIAegIgAIABAIgBAJABAKIBABoAIAAyAEIASgBSAFgAYABoAIIBAIoBAJoBAMIBABoTCgAaACIAKgAyAEoAWgByAIgBABoAIgA="
 )]
@@ -19,15 +19,15 @@ use rstest::rstest;
     r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"},"spec":{"leaseDurationSeconds":-1,"renewTime":"2024-01-01T00:00:00.000123Z"}}"#,
     "azhzAAofChZjb29yZGluYXRpb24uazhzLmlvL3YxEgVMZWFzZRIsChEKAWwSABoAIgAqADIAOABCABIXEP///////////wEiCgiAgcisBhD4wAcaACIA"
 )]
-#[case::named_lists_are_messages(
+#[case::named_lists(
     r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":["a","b"]}},"status":{"allowed":false}}"#,
     "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIwChAKABIAGgAiACoAMgA4AEIAEhIaAXUqCwoBaxIGCgFhCgFiMgAaCAgAEgAaACAAGgAiAA=="
 )]
-#[case::empty_named_list_is_null(
+#[case::empty_named_list(
     r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":null}},"status":{"allowed":false}}"#,
     "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIqChAKABIAGgAiACoAMgA4AEIAEgwaAXUqBQoBaxIAMgAaCAgAEgAaACAAGgAiAA=="
 )]
-#[case::schemas_have_alternatives(
+#[case::alternatives_in_schemas(
     r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","names":{"plural":"as","kind":"A"},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"l":{"type":"array","default":["x"],"items":{"type":"string"}},"m":{"maximum":1.5,"additionalProperties":true}}}}}]},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}"#,
     "azhzAAozChdhcGlleHRlbnNpb25zLms4cy5pby92MRIYQ3VzdG9tUmVzb3VyY2VEZWZpbml0aW9uEo4CChYKBmFzLmIuYxIAGgAiACoAMgA4AEIAEuUBCgNiLmMaCwoCYXMSACIBQSoAIgdDbHVzdGVyOsUBCgJ2MRABGAEiuAEKtQEKABIAIgAqBm9iamVjdDIAOgBQAGAAegCQAQDqAVoKAWwSVQoAEgAiACoFYXJyYXkyADoAQgcKBVsieCJdUABgAHoAkAEAwgEmCiQKABIAIgAqBnN0cmluZzIAOgBQAGAAegCQAQCoAgC4AgDAAgCoAgC4AgDAAgDqATEKAW0SLAoAEgAiACoAMgA6AEkAAAAAAAD4P1AAYAB6AJABAPIBAggBqAIAuAIAwAIAqAIAuAIAwAIAOABQABoMEggKABIAIgAqACAAGgAiAA=="
 )]
