@@ -86,10 +86,10 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 #[case::anonymous_with_rbac(rbac().anonymous(Anonymous::Allowed), None, 403)]
 #[case::anonymous_refused_with_rbac(rbac().anonymous(Anonymous::Refused), None, 401)]
 #[case::unknown_token_with_rbac(rbac(), Some("x"), 401)]
-#[case::user_without_rights(rbac(), Some("dev-token"), 403)]
+#[case::user_without_permissions(rbac(), Some("dev-token"), 403)]
 #[case::member_of_system_masters(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
-async fn only_permitted_users_read_secrets(
+async fn only_permitted_users_can_read_secrets(
     #[case] server: ApiServerBuilder,
     #[case] token: Option<&str>,
     #[case] code: u16,
@@ -114,7 +114,7 @@ async fn invalid_token_is_refused_with_401() {
 }
 
 #[rstest]
-#[case::name(
+#[case::object(
     "/api/v1/namespaces/a/pods/p",
     r#"pods "p" is forbidden: User "dev" cannot get resource "pods" in API group "" in the namespace "a""#
 )]
@@ -144,7 +144,7 @@ async fn invalid_token_is_refused_with_401() {
     "/api/v1/watch/nodes?fieldSelector=metadata.name%3Dn",
     r#"nodes is forbidden: User "dev" cannot watch resource "nodes" in API group "" at the cluster scope"#
 )]
-#[case::path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
+#[case::non_resource_path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
 async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
@@ -154,7 +154,7 @@ async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] m
 
 /// Otherwise, a rule with `resourceNames` would allow the deletion of a collection.
 #[tokio::test(start_paused = true)]
-async fn field_selector_does_not_count_as_name_if_a_collection_is_deleted() {
+async fn collection_delete_is_authorized_without_the_name_in_its_field_selector() {
     let server = rbac().start();
     let path = format!("{SECRETS}?fieldSelector=metadata.name%3Da");
     let dev = Ask::of(&server).token("dev-token");
@@ -331,10 +331,10 @@ async fn q1_constrained_impersonation_restricts_groups_and_extra_fields(
 const AS_JANE: &str = "secrets is forbidden: User \"jane\" cannot list";
 
 #[rstest]
-#[case::few(&["a", "b", "c"], "groups.authentication.k8s.io \"a\" is forbidden")]
-#[case::many(&["a", "b", "c", "d"], AS_JANE)]
+#[case::three_groups(&["a", "b", "c"], "groups.authentication.k8s.io \"a\" is forbidden")]
+#[case::four_groups(&["a", "b", "c", "d"], AS_JANE)]
 #[tokio::test(start_paused = true)]
-async fn q1_permission_for_the_group_named_star_suffices_for_many_groups(
+async fn q1_permission_for_the_group_star_suffices_for_more_than_three_groups(
     #[case] groups: &[&str],
     #[case] expected: &str,
 ) {
@@ -356,7 +356,7 @@ async fn q1_permission_for_the_group_named_star_suffices_for_many_groups(
 #[case::malformed_node("system:node:A_b", true)]
 #[case::node("system:node:a", false)]
 #[tokio::test(start_paused = true)]
-async fn q1_malformed_names_of_nodes_and_accounts_are_plain_users(#[case] name: &str, #[case] is_plain: bool) {
+async fn q1_malformed_node_and_account_names_are_treated_as_users(#[case] name: &str, #[case] is_plain: bool) {
     let server = impersonating(&[]);
     let ask = Ask::of(&server).token("dev-token").header("impersonate-user", name);
     let (_, status) = ask.get(SECRETS).await;
@@ -498,7 +498,7 @@ async fn i5_bound_token_contains_the_pod_and_is_invalid_after_the_pod_is_deleted
 }
 
 #[rstest]
-#[case::role_with_more_rights("roles",
+#[case::role_with_more_permissions("roles",
     role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
     "user \"dev\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"list\"]}")]
 #[case::binding_to_a_missing_role("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
@@ -600,14 +600,14 @@ async fn get_connect_requests_require_the_create_permission(
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
 #[rstest]
-#[case::with_another_protocol(&format!("{BEARER}ZGV2LXRva2Vu, v4.channel.k8s.io"), true, 403)]
-#[case::without_another_protocol(&format!("{BEARER}ZGV2LXRva2Vu"), true, 401)]
+#[case::with_another_subprotocol(&format!("{BEARER}ZGV2LXRva2Vu, v4.channel.k8s.io"), true, 403)]
+#[case::without_another_subprotocol(&format!("{BEARER}ZGV2LXRva2Vu"), true, 401)]
 #[case::two_tokens(&format!("{BEARER}ZGV2LXRva2Vu, {BEARER}ZGV2LXRva2Vu, a"), true, 401)]
 #[case::token_with_padding(&format!("{BEARER}ZGV2LXRva2VuMQ==, a"), true, 401)]
 #[case::unknown_token(&format!("{BEARER}eA, a"), true, 401)]
 #[case::without_an_upgrade(&format!("{BEARER}ZGV2LXRva2Vu, a"), false, 403)]
 #[tokio::test(start_paused = true)]
-async fn websocket_protocol_may_contain_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
+async fn websocket_subprotocol_may_contain_a_token(#[case] protocols: &str, #[case] upgrades: bool, #[case] code: u16) {
     let server = rbac().anonymous(Anonymous::Allowed).start();
     let mut ask = Ask::of(&server).header("sec-websocket-protocol", protocols);
     if upgrades {
@@ -672,10 +672,10 @@ async fn access_review_cannot_be_shown_as_a_table() {
 }
 
 #[rstest]
-#[case::refused("dev-token", 403, true)]
-#[case::allowed("", 404, false)]
+#[case::forbidden_request("dev-token", 403, true)]
+#[case::allowed_request("", 404, false)]
 #[tokio::test]
-async fn refusal_of_the_authorizer_forbids_sniffing(
+async fn only_responses_of_the_authorizer_have_the_nosniff_header(
     #[case] token: &str,
     #[case] code: u16,
     #[case] is_forbidden: bool,

@@ -53,7 +53,7 @@ fn run(test: &str, script: &str, folder: &str) {
 }
 
 #[test]
-fn methods_of_the_go_package_are_the_operations() {
+fn go_package_has_one_method_for_each_operation() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/go");
     let files = fs::read_dir(folder).expect("the folder exists").filter_map(Result::ok);
     let names = files.filter_map(|it| it.file_name().into_string().ok());
@@ -68,7 +68,7 @@ fn methods_of_the_go_package_are_the_operations() {
 }
 
 #[test]
-fn methods_of_the_python_package_are_the_operations() {
+fn python_package_has_one_method_for_each_operation() {
     let text = package("python/drydock/__init__.py");
     let methods = class(&text, "class Server:").filter_map(|line| line.strip_prefix("    def "));
     let methods = methods.filter_map(name_before_parenthesis);
@@ -77,7 +77,7 @@ fn methods_of_the_python_package_are_the_operations() {
 }
 
 #[test]
-fn methods_of_the_javascript_package_are_the_operations() {
+fn javascript_package_has_one_method_for_each_operation() {
     for file in ["javascript/index.mjs", "javascript/index.d.ts"] {
         let text = package(file);
         let lines = class(&text, "export class Server {").filter_map(|line| line.strip_prefix("  "));

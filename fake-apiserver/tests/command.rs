@@ -81,7 +81,7 @@ fn request_targets_may_contain_characters_that_go_accepts() {
 
 #[rstest]
 #[case::no_token(&[], "", 200)]
-#[case::user_of_a_token(&[], "s3cret", 403)]
+#[case::token_of_a_user(&[], "s3cret", 403)]
 #[case::member_of_system_masters(&[], "m", 200)]
 #[case::service_account_in_a_group(&[], "sa", 403)]
 #[case::unknown_token(&[], "x", 401)]
@@ -131,7 +131,7 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 #[case::unknown_authorization_mode(&["--authorization", "abac"], "--authorization")]
 #[case::unsupported_version(&["--kubernetes-version", "1.32"],
     "Kubernetes \"1.32\" is not supported; the supported versions are 1.33 to 1.37")]
-fn wrong_usage_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
+fn command_with_invalid_arguments_exits_with_code_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains(named));
@@ -253,7 +253,7 @@ fn error_contains_the_unserved_kind_and_its_file() {
 }
 
 #[test]
-fn error_contains_the_occupied_port() {
+fn error_contains_the_port_that_is_in_use() {
     let server = Server::start(&[]);
     let address = server.url.trim_start_matches("http://");
     let output = run(&["--listen", address]);
@@ -317,7 +317,7 @@ fn run_to_the_end(mut starter: std::process::Command) -> Output {
 
 #[cfg(unix)]
 #[rstest]
-#[case::on_request("--exit-with-parent --listen 127.0.0.1:PORT")]
+#[case::with_the_flag("--exit-with-parent --listen 127.0.0.1:PORT")]
 #[case::as_etcd("etcd --listen-client-urls http://127.0.0.1:PORT")]
 #[case::as_kube_apiserver("kube-apiserver --bind-address 127.0.0.1 --secure-port PORT")]
 fn server_exits_with_its_parent(#[case] line: &str) {

@@ -214,7 +214,7 @@ async fn standard_input_is_delivered_and_closed() {
 }
 
 #[rstest]
-#[case::logs(shell(), Some("ready\n"))]
+#[case::script_with_logs(shell(), Some("ready\n"))]
 #[case::no_script(PodScript::default(), None)]
 #[tokio::test]
 async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Option<&str>) {
@@ -234,7 +234,7 @@ async fn attach_ends_after_the_logs(#[case] script: PodScript, #[case] logs: Opt
 #[rstest]
 #[case::unknown_protocol("exec?command=a&stdout=true", &["v9.channel.k8s.io"], "HTTP/1.1 403")]
 #[case::port_forward("exec?command=a&stdout=true", &["portforward.k8s.io"], "HTTP/1.1 403")]
-#[case::no_requested_stream("exec?command=a", &[V4], "HTTP/1.1 400")]
+#[case::missing_stream("exec?command=a", &[V4], "HTTP/1.1 400")]
 #[tokio::test]
 async fn unsupported_protocol_or_missing_stream_is_refused(
     #[case] path: &str,

@@ -334,22 +334,22 @@ async fn channel_numbers_start_again_after_128_ports() {
     400,
     "unable to negotiate protocol"
 )]
-#[case::no_streams("db/exec?command=a", "", 400, "you must specify at least 1 of stdin, stdout, stderr")]
-#[case::no_command(
+#[case::missing_stream("db/exec?command=a", "", 400, "you must specify at least 1 of stdin, stdout, stderr")]
+#[case::missing_command(
     "db/exec?stdout=true",
     "",
     400,
     "you must specify at least 1 command for the container"
 )]
 #[case::unknown_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
-#[case::unknown_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
+#[case::missing_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
 #[case::invalid_port(
     "db/portforward?ports=x",
     "",
     400,
     "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax"
 )]
-#[case::container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
+#[case::container_is_not_running("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
 async fn failed_connections_report_the_reason(
     #[case] path: &str,
@@ -373,8 +373,8 @@ async fn failed_connections_report_the_reason(
 }
 
 #[rstest]
-#[case::older_version_of_spdy("SPDY/2", 501, "commands are served over SPDY/3.1")]
-#[case::no_upgrade("", 400, "Upgrade request required")]
+#[case::older_spdy_version("SPDY/2", 501, "commands are served over SPDY/3.1")]
+#[case::missing_upgrade("", 400, "Upgrade request required")]
 #[tokio::test]
 async fn unsupported_or_missing_upgrade_is_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
     let request = Request::post(format!("{EXEC}?command=a&stdout=true"))
@@ -427,9 +427,9 @@ async fn port_is_forwarded_in_spdy_within_a_websocket() {
 }
 
 #[rstest]
-#[case::header_of_kubectl("X-Stream-Protocol-Version: portforward.k8s.io\r\n", "101")]
-#[case::without_a_version("", "101")]
-#[case::another_version("X-Stream-Protocol-Version: v4.channel.k8s.io\r\n", "403")]
+#[case::header_from_kubectl("X-Stream-Protocol-Version: portforward.k8s.io\r\n", "101")]
+#[case::without_a_header("", "101")]
+#[case::unsupported_protocol("X-Stream-Protocol-Version: v4.channel.k8s.io\r\n", "403")]
 #[tokio::test]
 async fn port_is_forwarded_in_spdy(#[case] version: &str, #[case] code: &str) {
     let serving = serve(&scripted()).await;
@@ -500,7 +500,7 @@ async fn exec_and_port_forward_to_pods_without_a_script_are_refused() {
 }
 
 #[tokio::test]
-async fn token_can_be_sent_as_a_websocket_protocol() {
+async fn token_can_be_sent_as_a_websocket_subprotocol() {
     let server = ApiServer::builder()
         .authorization(fake_apiserver::Authorization::Rbac)
         .anonymous(fake_apiserver::Anonymous::Refused)

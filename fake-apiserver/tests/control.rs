@@ -90,7 +90,7 @@ fn control_api_is_off_by_default() {
 #[case::refuse(json!("refuse"), "", "", true)]
 #[case::truncate(json!({"truncate": 10}), "HTTP/1.1 201 Created", "{\"kind\":\"C", false)]
 #[case::delay(json!({"delayMs": 20}), "HTTP/1.1 201 Created", "{\"kind\":\"ConfigMap\"", false)]
-fn fault_with_times_1_affects_one_request_over_a_socket(
+fn fault_with_times_1_only_affects_one_request(
     #[case] effect: Value,
     #[case] head: &str,
     #[case] body: &str,
@@ -131,7 +131,7 @@ fn authors(server: &Server, uid: &Value) -> Vec<Value> {
 #[case::reset(json!({"reset": "after"}), "connection reset, but executed")]
 #[case::status(json!({"status": {"code": 500, "applied": true}}), "500 InternalError, but executed")]
 #[case::truncate(json!({"truncate": 10}), "cut after 10 bytes")]
-fn write_with_a_lost_response_has_an_author(#[case] effect: Value, #[case] fault: &str) {
+fn change_is_attributed_to_a_write_with_a_lost_response(#[case] effect: Value, #[case] fault: &str) {
     let server = controlled();
     let rule = json!({"effect": effect, "on": {"verbs": ["create", "patch", "delete"], "client": "socket"}});
     let id = control(&server, "POST", "/_fake/faults", rule)["id"].clone();
@@ -146,8 +146,8 @@ fn write_with_a_lost_response_has_an_author(#[case] effect: Value, #[case] fault
 }
 
 #[rstest]
-#[case::hang_after_the_request(json!({"hang": "after"}), "HTTP/1.1 200")]
-#[case::hang_before_the_request(json!({"hang": "before"}), "HTTP/1.1 404")]
+#[case::executed_request_that_hangs(json!({"hang": "after"}), "HTTP/1.1 200")]
+#[case::request_that_hangs_before_execution(json!({"hang": "before"}), "HTTP/1.1 404")]
 #[case::delayed_response(json!({"delayAnswerMs": 60_000}), "HTTP/1.1 200")]
 #[case::delayed_request(json!({"delayMs": 60_000}), "HTTP/1.1 404")]
 fn restart_ends_unanswered_requests(#[case] effect: Value, #[case] stored: &str) {
@@ -229,7 +229,7 @@ impl Lines {
 }
 
 #[test]
-fn watches_are_held_released_and_ended_over_a_socket() {
+fn control_api_holds_releases_and_ends_watches() {
     let server = controlled();
     let mut lines = Lines::open(&server);
     let on_maps = |action: Value| json!({"on": {"resource": "configmaps"}, "do": action});

@@ -81,8 +81,8 @@ async fn controllers_can_remove_finalizers_of_objects_of_a_terminating_crd() {
 }
 
 #[rstest]
-#[case::posted("POST", WIDGETS.to_owned())]
-#[case::applied("PATCH", format!("{WIDGETS}/b?fieldManager=me"))]
+#[case::post("POST", WIDGETS.to_owned())]
+#[case::apply("PATCH", format!("{WIDGETS}/b?fieldManager=me"))]
 #[tokio::test(start_paused = true)]
 async fn creates_are_refused_while_the_crd_is_terminating(#[case] method: &str, #[case] path: String) {
     let answer = ask(&terminating().await, method, &path, &widget("b", &[])).await;
@@ -339,7 +339,7 @@ async fn patch_that_removes_the_kind_is_invalid() {
 
 /// The last object is updated in another thread while the objects before it are marked as terminating.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn object_is_deleted_with_its_definition_while_it_is_updated() {
+async fn deletion_of_a_crd_deletes_objects_that_are_being_updated() {
     let server = ApiServer::start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     let held = (0..500).map(|it| widget(&format!("a{it}"), &["example.com/wait"]));

@@ -167,8 +167,8 @@ fn etcd_reports_health_and_exits_on_a_signal() {
 /// envtest discards the output of the programs that it starts, and reports a timeout when they end.
 #[cfg(target_os = "linux")]
 #[rstest]
-#[case::flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
-#[case::value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
+#[case::unknown_flag("--no-such-flag=1", "unknown flag: --no-such-flag")]
+#[case::invalid_value("--runtime-config=nothing.io/v1=true", "unknown api groups nothing.io/v1")]
 fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &str, #[case] why: &str) {
     let program = program(&assets(), "kube-apiserver");
     let script = format!(
@@ -192,8 +192,8 @@ fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &s
 #[case::unsupported_value(&["--profiling"], "--profiling=true is not supported, only false")]
 #[case::plain_http(&["--insecure-port=8080"], "--insecure-port")]
 #[case::seeded_keys_on_all_addresses(&["--bind-address=0.0.0.0", "--seed=7"], "--bind-address=127.0.0.1")]
-#[case::another_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
-#[case::no_privileges(&["--allow-privileged=false"], "--allow-privileged")]
+#[case::unsupported_authorizer(&["--authorization-mode=ABAC"], "--authorization-mode")]
+#[case::allow_privileged_false(&["--allow-privileged=false"], "--allow-privileged")]
 #[case::two_address_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
 #[case::unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
 #[case::unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
@@ -203,7 +203,7 @@ fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &s
     "invalid value of WatchList=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax")]
 #[case::locked_gate(&["--feature-gates=APIServerTracing=false"],
     "cannot set feature gate APIServerTracing to false, feature is locked to true")]
-#[case::gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
+#[case::unsupported_gate(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
     "feature gate CBORServingAndStorage cannot be turned on: this server only supports its default, false")]
 #[case::removed_gate(&["--kubernetes-version=1.37", "--feature-gates=AnyVolumeDataSource=true"],
     "unrecognized feature gate: AnyVolumeDataSource")]
@@ -217,16 +217,16 @@ fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &s
     "--runtime-config: group version resource.k8s.io/v1alpha9 that has not been registered")]
 #[case::retired_api(&["--retired-apis=extensions/v1beta1"], "--retired-apis: extensions/v1beta1 is not one of the supported retired APIs")]
 #[case::unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
-#[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
-#[case::proxy_headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"],
+#[case::priority_and_fairness(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
+#[case::proxy_headers_without_a_ca(&["--requestheader-username-headers=X-Remote-User"],
     "--requestheader-client-ca-file")]
 #[case::invalid_audit_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"],
     "--audit-policy-file Cargo.toml")]
-#[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
+#[case::unsupported_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
 #[case::batched_audit_log(&["--audit-log-batch-max-size=30"], "--audit-log-batch-max-size is not supported")]
 #[case::missing_file(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::invalid_signing_key(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
-fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
+fn error_for_an_unsupported_flag_contains_its_name(#[case] args: &[&str], #[case] named: &str) {
     let certificates = format!("--cert-dir={}", folder().display());
     let mut command = command(&["kube-apiserver", &certificates, "--secure-port=0"]);
     let output = command
@@ -254,8 +254,8 @@ fn unmodified_envtest_starts_the_server() {
 #[case::jobset_webhooks("sigs.k8s.io/jobset@v0.10.1", "./test/integration/webhook/...")]
 #[case::jobset_controllers("sigs.k8s.io/jobset@v0.10.1", "./test/integration/controller/...")]
 #[case::lws_webhooks("sigs.k8s.io/lws@v0.8.0", "./test/integration/webhooks/...")]
-fn suites_of_published_operators_pass_unchanged(#[case] module: &str, #[case] suites: &str) {
-    if !has_go("suites_of_published_operators_pass_unchanged") {
+fn test_suites_of_published_operators_pass_unchanged(#[case] module: &str, #[case] suites: &str) {
+    if !has_go("test_suites_of_published_operators_pass_unchanged") {
         return;
     }
     let output = Command::new("go")
@@ -359,8 +359,12 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
 #[case::always_allow("--authorization-mode=AlwaysAllow", "", "401 Unauthorized")]
 #[case::rbac_and_always_allow("--authorization-mode=RBAC,AlwaysAllow", "", "401 Unauthorized")]
 #[case::rbac("--authorization-mode=RBAC", "", "403 Forbidden")]
-#[case::known_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
-fn anonymous_requests_are_refused_with_always_allow(#[case] mode: &str, #[case] headers: &str, #[case] status: &str) {
+#[case::authenticated_user("--authorization-mode=AlwaysAllow", "Authorization: Bearer s3cret\r\n", "200 OK")]
+fn anonymous_requests_are_refused_despite_always_allow(
+    #[case] mode: &str,
+    #[case] headers: &str,
+    #[case] status: &str,
+) {
     let folder = folder();
     let tokens = folder.join("tokens.csv");
     std::fs::write(&tokens, "s3cret,jane,1\n").expect("the target directory is writable");

@@ -229,19 +229,19 @@ fn ordered(count: usize) -> Measured {
 
 #[rstest]
 #[case::equal_names(201, |n| Measured::post(PODS, variables(n, |_| json!({"name": "A", "value": "x"}))))]
-#[case::references(201, |n| Measured::post(PODS,
+#[case::variable_references(201, |n| Measured::post(PODS,
     variables(n, |at| json!({"name": format!("A{at}"), "value": format!("$(A{at})")}))))]
 #[case::unknown_fields(201, |n| Measured::post(&format!("{THINGS}?fieldValidation=Warn"), thing(unknown(n))))]
 #[case::unknown_fields_of_a_pod(201, |n| Measured::post(&format!("{PODS}?fieldValidation=Warn"), pod(unknown(n))))]
 #[case::refused_fields(400, |n| Measured::post(&format!("{THINGS}?fieldValidation=Strict"), thing(unknown(n))))]
-#[case::owners(201, |n| Measured::post(MAPS, config_map(json!({"ownerReferences": list(n, owner)}))))]
+#[case::owner_references(201, |n| Measured::post(MAPS, config_map(json!({"ownerReferences": list(n, owner)}))))]
 #[case::finalizers(201, |n| Measured::post(MAPS, finalized(n, "f")))]
 #[case::replaced_finalizers(200, |n| Measured::patch(MAPS, finalized(n, "f"), STRATEGIC, finalized(n, "g")))]
-#[case::managers(201, |n| Measured::post(MAPS, managed(n, json!({}))))]
+#[case::field_managers(201, |n| Measured::post(MAPS, managed(n, json!({}))))]
 #[case::merged_managers(201, |n| Measured::post(MAPS, managed(n, json!({"k": "v"}))))]
 #[case::json_patch_moves(200, moves)]
 #[case::json_patch_additions_to_a_list(200, additions)]
-#[case::set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
+#[case::list_of_type_set(201, |n| Measured::post(THINGS, thing(json!({"set": list(n, |at| json!(format!("v{at}")))}))))]
 #[case::applied_map(201, applied)]
 #[case::moved_items_of_a_map(200, moved_items)]
 #[case::element_order_of_variables(200, ordered)]
@@ -277,7 +277,7 @@ async fn start(fields: usize) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_of_a_start_from_a_snapshot_is_independent_of_crd_size() {
+async fn memory_for_a_start_from_a_snapshot_does_not_depend_on_the_crd_size() {
     let (small, large) = (start(10).await, start(1_000).await);
     assert!(
         large <= small * 11 / 10,

@@ -140,14 +140,14 @@ fn pem_request(der: &[u8]) -> String {
 
 #[rstest]
 #[case::empty_sequence(b"\x30\x00", "asn1: syntax error: sequence truncated")]
-#[case::too_short(b"\x30\x05\x30\x00", "asn1: syntax error: data truncated")]
-#[case::number(
+#[case::truncated_sequence(b"\x30\x05\x30\x00", "asn1: syntax error: data truncated")]
+#[case::integer(
     b"\x02\x01\x05",
     "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
      omitEmpty:false} certificateRequest @2"
 )]
-#[case::number_within_a_sequence(
+#[case::integer_within_a_sequence(
     b"\x30\x03\x02\x01\x05",
     "asn1: structure error: tags don't match (16 vs {class:0 tag:2 length:1 isCompound:false}) {optional:false \
      explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false \
@@ -407,8 +407,8 @@ async fn both_binding_paths_set_node_and_metadata_of_the_pod() {
 }
 
 #[rstest]
-#[case::bound(KubernetesVersion::V1_36, json!({}), json!({"kind": "Node", "name": "n"}), json!(["z", "r"]))]
-#[case::created_with_the_node(KubernetesVersion::V1_36, json!({"nodeName": "n"}), Value::Null, json!(["z", "r"]))]
+#[case::bound_to_the_node(KubernetesVersion::V1_36, json!({}), json!({"kind": "Node", "name": "n"}), json!(["z", "r"]))]
+#[case::created_with_a_node_name(KubernetesVersion::V1_36, json!({"nodeName": "n"}), Value::Null, json!(["z", "r"]))]
 #[case::binding_without_a_kind(KubernetesVersion::V1_36, json!({}), json!({"name": "n"}), json!([null, null]))]
 #[case::missing_node(KubernetesVersion::V1_36, json!({}), json!({"kind": "Node", "name": "m"}), json!([null, null]))]
 #[case::older_version(KubernetesVersion::V1_34, json!({}), json!({"kind": "Node", "name": "n"}), json!([null, null]))]
@@ -455,8 +455,8 @@ async fn topology_labels_of_a_pod_are_overwritten() {
 }
 
 #[rstest]
-#[case::of_the_pod("pods/p/binding")]
-#[case::collection("bindings")]
+#[case::binding_of_a_pod("pods/p/binding")]
+#[case::collection_of_bindings("bindings")]
 #[tokio::test(start_paused = true)]
 async fn binding_with_another_resource_version_is_refused(#[case] path: &str) {
     let server = server_with_pod(json!({})).await;
@@ -479,7 +479,7 @@ async fn binding_with_another_resource_version_is_refused(#[case] path: &str) {
 #[case::wrong_type("", json!({"target": 5}), "json: cannot unmarshal number into Go struct field Binding.target of type v1.ObjectReference")]
 #[case::unknown_field("?fieldValidation=Strict", json!({"extra": 1}), "strict decoding error: unknown field \"extra\"")]
 #[tokio::test(start_paused = true)]
-async fn body_of_a_binding_is_decoded(#[case] query: &str, #[case] body: Value, #[case] why: &str) {
+async fn invalid_body_of_a_binding_is_refused(#[case] query: &str, #[case] body: Value, #[case] why: &str) {
     let server = server_with_pod(json!({})).await;
     let mut binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     for (field, value) in body.as_object().into_iter().flatten() {
@@ -725,7 +725,7 @@ fn pem_request_of(organizations: &[&str]) -> String {
 }
 
 #[rstest]
-#[case::masters("kubernetes.io/kube-apiserver-client", &["a", "system:masters"], 403)]
+#[case::system_masters("kubernetes.io/kube-apiserver-client", &["a", "system:masters"], 403)]
 #[case::other_groups("kubernetes.io/kube-apiserver-client", &["a"], 201)]
 #[case::another_signer("example.com/s", &["system:masters"], 201)]
 #[tokio::test(start_paused = true)]
@@ -746,9 +746,9 @@ async fn signing_requests_for_client_certificates_of_system_masters_are_refused(
 
 #[rstest]
 #[case::no_permission(&[], None, 403)]
-#[case::signer(&["example.com/s"], None, 200)]
-#[case::all_signers_of_the_domain(&["example.com/*"], None, 200)]
-#[case::another_signer(&["example.com/other"], None, 403)]
+#[case::permission_for_the_signer(&["example.com/s"], None, 200)]
+#[case::permission_for_the_domain(&["example.com/*"], None, 200)]
+#[case::permission_for_another_signer(&["example.com/other"], None, 403)]
 #[case::disabled_plugin(&[], Some(["CertificateApproval", "CertificateSigning"]), 200)]
 #[tokio::test(start_paused = true)]
 async fn signing_requires_permission_for_the_signer(
@@ -832,9 +832,9 @@ const BUNDLES: &str = "/apis/certificates.k8s.io/v1/clustertrustbundles";
 
 #[rstest]
 #[case::no_permission(&[], "example.com/s", 403)]
-#[case::signer(&["example.com/s"], "example.com/s", 201)]
-#[case::all_signers_of_the_domain(&["example.com/*"], "example.com/s", 201)]
-#[case::another_signer(&["example.com/other"], "example.com/s", 403)]
+#[case::permission_for_the_signer(&["example.com/s"], "example.com/s", 201)]
+#[case::permission_for_the_domain(&["example.com/*"], "example.com/s", 201)]
+#[case::permission_for_another_signer(&["example.com/other"], "example.com/s", 403)]
 #[case::bundle_without_a_signer(&[], "", 201)]
 #[tokio::test(start_paused = true)]
 async fn trust_bundle_requires_permission_to_attest_for_the_signer(
@@ -871,7 +871,7 @@ async fn finalizers_of_a_trust_bundle_may_change_without_permission_to_attest() 
 #[rstest]
 #[case::no_permission(&[], "Issued", 422)]
 #[case::no_permission_to_deny(&[], "Denied", 422)]
-#[case::signer(&["example.com/s"], "Issued", 200)]
+#[case::permission_for_the_signer(&["example.com/s"], "Issued", 200)]
 #[tokio::test(start_paused = true)]
 async fn pod_certificate_requires_permission_to_sign(
     #[case] signers: &[&str],

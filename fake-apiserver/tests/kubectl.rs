@@ -941,8 +941,8 @@ $ get clusterrole reader -o jsonpath={.rules[*].verbs}
 }
 
 #[rstest]
-fn kubectl_get_watches(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start("kubectl_get_watches", over) else {
+fn kubectl_get_supports_watch(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start("kubectl_get_supports_watch", over) else {
         return;
     };
     kubectl.run(

@@ -91,7 +91,7 @@ async fn documents_contain_the_kubernetes_version(
     "latest",
     Err("Kubernetes \"latest\" is not supported; the supported versions are 1.33 to 1.37")
 )]
-fn unsupported_kubernetes_versions_are_refused_by_name(
+fn error_contains_the_unsupported_kubernetes_version(
     #[case] text: &str,
     #[case] expected: Result<KubernetesVersion, &str>,
 ) {
@@ -160,7 +160,10 @@ async fn kinds_added_in_1_37_are_not_served_in_1_36() {
 #[case(V1_36, false)]
 #[case(V1_37, true)]
 #[tokio::test]
-async fn openapi_has_the_fields_of_the_version(#[case] version: KubernetesVersion, #[case] expected: bool) {
+async fn openapi_contains_the_fields_of_the_kubernetes_version(
+    #[case] version: KubernetesVersion,
+    #[case] expected: bool,
+) {
     let document = get(&server(version), "/openapi/v3/api/v1").await;
     let fields = &document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"];
     assert!(fields["containers"].is_object());
@@ -187,7 +190,7 @@ async fn fields_of_1_37_are_dropped_while_the_feature_gate_is_disabled() {
 }
 
 #[tokio::test]
-async fn cluster_trust_bundle_projections_are_kept_since_1_37() {
+async fn cluster_trust_bundle_projections_are_kept_as_of_1_37() {
     let source = json!({"clusterTrustBundle": {"name": "b", "path": "ca.pem"}});
     let volume = json!({"name": "v", "projected": {"sources": [source]}});
     let (_, before) = pod(&server(V1_36), volume.clone()).await;
@@ -205,7 +208,7 @@ async fn cluster_trust_bundle_projections_are_kept_since_1_37() {
 #[case(V1_37, json!({"maxUnavailable": "50%"}), json!({"partition": 0, "maxUnavailable": "50%"}))]
 #[case(V1_37, json!({}), json!({"partition": 0, "maxUnavailable": 1}))]
 #[tokio::test]
-async fn stateful_sets_support_max_unavailable_since_1_37(
+async fn stateful_sets_support_max_unavailable_as_of_1_37(
     #[case] version: KubernetesVersion,
     #[case] rolling: Value,
     #[case] expected: Value,
@@ -229,7 +232,7 @@ async fn stateful_sets_support_max_unavailable_since_1_37(
 #[case(V1_37, json!({"preventPodSchedulingIfMissing": true}), json!(true))]
 #[case(V1_37, json!({}), json!(false))]
 #[tokio::test]
-async fn drivers_can_prevent_pod_scheduling_since_1_37(
+async fn csi_drivers_can_prevent_pod_scheduling_as_of_1_37(
     #[case] version: KubernetesVersion,
     #[case] spec: Value,
     #[case] expected: Value,
@@ -244,7 +247,7 @@ async fn drivers_can_prevent_pod_scheduling_since_1_37(
 #[case(V1_36, 422)]
 #[case(V1_37, 201)]
 #[tokio::test]
-async fn min_replicas_may_be_zero_since_1_37(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn min_replicas_may_be_zero_as_of_1_37(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
     let metric = json!({
@@ -260,7 +263,7 @@ async fn min_replicas_may_be_zero_since_1_37(#[case] version: KubernetesVersion,
 #[case(V1_36, [json!(null), json!(null)])]
 #[case(V1_37, [json!(1), json!(2)])]
 #[tokio::test]
-async fn autoscalers_have_generations_since_1_37(#[case] version: KubernetesVersion, #[case] generations: [Value; 2]) {
+async fn autoscalers_have_generations_as_of_1_37(#[case] version: KubernetesVersion, #[case] generations: [Value; 2]) {
     let server = server(version);
     let [first, second] = generations;
     let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
@@ -286,7 +289,7 @@ async fn autoscalers_have_generations_since_1_37(#[case] version: KubernetesVers
 #[case(V1_33, 422)]
 #[case(V1_34, 200)]
 #[tokio::test]
-async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn streaming_lists_are_refused_in_1_33(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let server = server(version);
     let list = "/api/v1/configmaps?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let request = Request::get(list).body(String::new()).expect("the request is valid");
@@ -301,18 +304,18 @@ async fn streaming_lists_are_refused_by_1_33(#[case] version: KubernetesVersion,
 /// Rules that were added between 1.33 and 1.36: the last version without the rule, the first version with it, and the
 /// response codes.
 #[rstest]
-#[case::names_of_services([V1_35, V1_36], "/api/v1/namespaces/default/services",
+#[case::service_name([V1_35, V1_36], "/api/v1/namespaces/default/services",
     json!({"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}), [422, 201])]
-#[case::names_of_backends([V1_35, V1_36], "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+#[case::service_name_of_an_ingress([V1_35, V1_36], "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
     json!({"metadata": {"name": "a"}, "spec": {"defaultBackend": {"service": {"name": "1st", "port": {"number": 80}}}}}),
     [422, 201])]
-#[case::traffic_to_the_same_zone([V1_33, V1_34], "/api/v1/namespaces/default/services",
+#[case::traffic_distribution([V1_33, V1_34], "/api/v1/namespaces/default/services",
     json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], "trafficDistribution": "PreferSameZone"}}),
     [422, 201])]
-#[case::groups_of_scaled_objects([V1_33, V1_34], "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+#[case::scale_target_without_an_api_version([V1_33, V1_34], "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
     json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "a"}}}),
     [201, 422])]
-#[case::templates_of_stateful_sets([V1_33, V1_34], "/apis/apps/v1/namespaces/default/statefulsets",
+#[case::stateful_set_template([V1_33, V1_34], "/apis/apps/v1/namespaces/default/statefulsets",
     json!({"metadata": {"name": "a"}, "spec": {
         "selector": {"matchLabels": {"app": "a"}},
         "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"image": "a"}]}},
@@ -335,7 +338,7 @@ async fn validation_rules_depend_on_the_kubernetes_version(
 #[case(V1_34, 422)]
 #[case(V1_35, 200)]
 #[tokio::test]
-async fn csi_node_limits_are_mutable_since_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn csi_node_limits_are_mutable_as_of_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let server = server(version);
     let nodes = "/apis/storage.k8s.io/v1/csinodes";
     let driver = |count: u32| json!({"name": "a.example.com", "nodeID": "a", "allocatable": {"count": count}});
@@ -352,12 +355,12 @@ async fn csi_node_limits_are_mutable_since_1_35(#[case] version: KubernetesVersi
 #[case::dynamic_resource_allocation([V1_33, V1_34],
     json!({"resourceClaims": [{"name": "a", "resourceClaimName": "a"}]}), "/spec/resourceClaims")]
 #[case::host_name_override([V1_34, V1_35], json!({"hostnameOverride": "a"}), "/spec/hostnameOverride")]
-#[case::rules_of_restarts([V1_34, V1_35],
+#[case::container_restart_rules([V1_34, V1_35],
     json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "a", "restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]}]}),
     "/spec/containers/0/restartPolicyRules")]
 #[tokio::test]
-async fn fields_are_kept_from_the_version_that_enables_the_feature_gate(
+async fn fields_are_kept_as_of_the_version_that_enables_their_feature_gate(
     #[case] versions: [KubernetesVersion; 2],
     #[case] spec: Value,
     #[case] field: &str,
@@ -378,7 +381,7 @@ async fn fields_are_kept_from_the_version_that_enables_the_feature_gate(
 #[case(V1_34, 422)]
 #[case(V1_35, 201)]
 #[tokio::test]
-async fn image_volumes_are_enabled_since_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
+async fn image_volumes_are_enabled_as_of_1_35(#[case] version: KubernetesVersion, #[case] expected: u16) {
     let volume = json!({"name": "a", "image": {"reference": "a"}});
     assert_eq!(pod(&server(version), volume).await.0, expected);
 }
@@ -388,7 +391,7 @@ async fn image_volumes_are_enabled_since_1_35(#[case] version: KubernetesVersion
 #[case(V1_34, Value::Null)]
 #[case(V1_35, json!(1))]
 #[tokio::test]
-async fn terminating_replicas_are_counted_since_1_35(#[case] version: KubernetesVersion, #[case] expected: Value) {
+async fn terminating_replicas_are_counted_as_of_1_35(#[case] version: KubernetesVersion, #[case] expected: Value) {
     let server = server(version);
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let labels = json!({"app": "a"});
@@ -412,9 +415,9 @@ async fn terminating_replicas_are_counted_since_1_35(#[case] version: Kubernetes
 /// New expressions may only use the libraries of the previous version, to which a cluster can be rolled back.
 #[rstest]
 #[case::semver(V1_33, V1_34, "semver(self.v).major() == 1", "undeclared reference to 'semver'")]
-#[case::lists(V1_34, V1_35, "self.l.sort() == self.l", "undeclared reference to 'sort'")]
-#[case::functions_of_lists(V1_34, V1_35, "lists.range(2) == self.n", "undeclared reference to 'lists'")]
-#[case::macros(
+#[case::list_sort(V1_34, V1_35, "self.l.sort() == self.l", "undeclared reference to 'sort'")]
+#[case::lists_range(V1_34, V1_35, "lists.range(2) == self.n", "undeclared reference to 'lists'")]
+#[case::sort_by_macro(
     V1_34,
     V1_35,
     "self.l.sortBy(x, size(x)) == self.l",

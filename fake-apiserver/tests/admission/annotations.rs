@@ -64,7 +64,7 @@ fn mutation(webhook: &str, mutated: bool) -> String {
 #[rstest]
 #[case::changed_object("Metadata", &[("a.example.com", "/data", json!({}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true)}))]
-#[case::patch_at_level_request("Request", &[("a.example.com", "/data", json!({}))], json!({
+#[case::patch_at_audit_level_request("Request", &[("a.example.com", "/data", json!({}))], json!({
     "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", true),
     "patch.webhook.admission.k8s.io/round_0_index_0": concat!(r#"{"configuration":"m","webhook":"a.example.com","#,
         r#""patch":[{"op":"add","path":"/data","value":{"k":"\u003c"}}],"patchType":"JSONPatch"}"#)}))]
@@ -84,7 +84,7 @@ fn mutation(webhook: &str, mutated: bool) -> String {
     "failed-open.mutation.webhook.admission.k8s.io/round_0_index_0": "a.example.com"}))]
 #[case::annotations_of_the_webhook("Metadata", &[("a.example.com", "/note", json!({}))], json!({
     "a.example.com/why": "<b>", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
-#[case::annotations_of_a_refusal("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
+#[case::annotations_of_a_denial("Metadata", &[("a.example.com", "/deny", json!({}))], json!({
     "a.example.com/verdict": "no", "mutation.webhook.admission.k8s.io/round_0_index_0": mutation("a.example.com", false)}))]
 #[tokio::test(start_paused = true)]
 async fn mutating_webhooks_annotate_the_audit_event(
@@ -162,19 +162,19 @@ async fn latency_of_slow_webhooks_annotates_the_audit_event(
 
 #[cfg(feature = "cel")]
 #[rstest]
-#[case::failure(json!({"validations": [{"expression": "true"}, {"expression": "false", "message": "<no>"}]}),
+#[case::failed_validation(json!({"validations": [{"expression": "true"}, {"expression": "false", "message": "<no>"}]}),
     json!(["Audit", "Warn"]), 201, json!({"validation.policy.admission.k8s.io/validation_failure": concat!(
         r#"[{"message":"\u003cno\u003e","policy":"p.example.com","binding":"b","expressionIndex":1,"#,
         r#""validationActions":["Audit","Warn"]}]"#)}))]
 #[case::no_annotation_without_audit(json!({"validations": [{"expression": "false"}]}), json!(["Warn"]), 201, json!({}))]
-#[case::values(json!({"auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
+#[case::audit_annotations(json!({"auditAnnotations": [{"key": "name", "valueExpression": "' ' + object.metadata.name"},
     {"key": "none", "valueExpression": "null"}, {"key": "empty", "valueExpression": "' '"}]}),
     json!(["Deny"]), 201, json!({"p.example.com/name": "a"}))]
-#[case::error_denies(json!({"auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}),
+#[case::error_that_denies_the_request(json!({"auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}),
     json!(["Warn"]), 422, json!({}))]
-#[case::error_that_is_ignored(json!({"failurePolicy": "Ignore",
+#[case::ignored_error(json!({"failurePolicy": "Ignore",
     "auditAnnotations": [{"key": "x", "valueExpression": "string(object.data.no)"}]}), json!(["Deny"]), 201, json!({}))]
-#[case::binding_without_its_params_denies(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+#[case::missing_params_that_deny_the_request(json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
     "validations": [{"expression": "true"}]}), json!(["Audit"]), 422, json!({}))]
 #[tokio::test(start_paused = true)]
 async fn policies_annotate_the_audit_event(
@@ -230,7 +230,7 @@ async fn pod_security_annotates_the_audit_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn malformed_labels_of_pod_security_annotate_the_audit_event() {
+async fn malformed_pod_security_labels_annotate_the_audit_event() {
     let (server, lines) = audited(ApiServer::builder(), "Metadata");
     let label = "pod-security.kubernetes.io/audit";
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a",
@@ -269,7 +269,7 @@ async fn issued_tokens_and_deprecated_kinds_annotate_the_audit_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn audit_events_contain_bodies_with_defaults() {
+async fn audit_events_contain_bodies_after_defaulting() {
     let (server, lines) = audited(ApiServer::builder(), "Request");
     made(&post(&server, "/api/v1/namespaces/default/pods", pod("a")).await);
     let lines = lines.lock().expect("the lock is not poisoned");

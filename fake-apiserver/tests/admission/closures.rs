@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::ask::{MAPS, ask, made, map, post};
 
 #[rstest]
-#[case::text(AdmissionResponse::deny("no"), 400, "denied the request: no", "")]
-#[case::code(AdmissionResponse::deny("no").code(403).reason("Forbidden"), 403, "denied the request: no", "Forbidden")]
-#[case::low_code(AdmissionResponse::deny("no").code(200), 400, "denied the request: no", "")]
-#[case::only_a_reason(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
+#[case::message(AdmissionResponse::deny("no"), 400, "denied the request: no", "")]
+#[case::code_and_reason(AdmissionResponse::deny("no").code(403).reason("Forbidden"), 403, "denied the request: no", "Forbidden")]
+#[case::code_below_400(AdmissionResponse::deny("no").code(200), 400, "denied the request: no", "")]
+#[case::reason_only(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
 #[case::no_explanation(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
 #[tokio::test(start_paused = true)]
 async fn p3_denial_has_the_message_of_a_webhook_denial(
@@ -339,7 +339,7 @@ async fn p2_admission_requests_of_a_collection_delete_have_no_name() {
 #[case::port_forward("pods/a/portforward?dryRun=x")]
 #[case::proxy("services/a/proxy?dryRun=All")]
 #[tokio::test(start_paused = true)]
-async fn i7_dry_run_of_a_connection_is_refused_before_admission(
+async fn i7_dry_run_of_a_connect_request_is_refused_before_admission(
     #[case] path: &str,
     #[values(Method::GET, Method::POST)] method: Method,
 ) {
@@ -352,10 +352,13 @@ async fn i7_dry_run_of_a_connection_is_refused_before_admission(
 }
 
 #[rstest]
-#[case::of_the_pod("pods/p/binding", "pods/binding")]
-#[case::collection("bindings", "bindings/")]
+#[case::binding_of_a_pod("pods/p/binding", "pods/binding")]
+#[case::collection_of_bindings("bindings", "bindings/")]
 #[tokio::test(start_paused = true)]
-async fn i4_both_phases_of_admission_see_the_requested_path_of_a_binding(#[case] path: &str, #[case] expected: &str) {
+async fn i4_mutating_and_validating_admission_receive_the_requested_path_of_a_binding(
+    #[case] path: &str,
+    #[case] expected: &str,
+) {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let see = || {
         let kept = std::sync::Arc::clone(&seen);

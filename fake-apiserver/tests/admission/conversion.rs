@@ -186,7 +186,7 @@ async fn o10_watch_converts_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_object_pending_deletion_stays_in_the_storage_version() {
+async fn o10_object_pending_deletion_is_stored_in_the_storage_version() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let mut object = widget("v2", "a", json!({"width": 3}));
@@ -203,22 +203,22 @@ async fn o10_object_pending_deletion_stays_in_the_storage_version() {
 }
 
 #[rstest]
-#[case::failed("failed", "conversion webhook for example.com/v1, Kind=Widget failed: cannot")]
-#[case::uid(
+#[case::failure("failed", "conversion webhook for example.com/v1, Kind=Widget failed: cannot")]
+#[case::another_uid(
     "uid",
     "conversion webhook for example.com/v1, Kind=Widget failed: expected response.uid="
 )]
-#[case::count(
+#[case::missing_object(
     "count",
     "conversion webhook for example.com/v1, Kind=Widget returned 0 objects, expected 1"
 )]
-#[case::name("name", "returned invalid object: must have the same name: a != other")]
-#[case::version(
+#[case::another_name("name", "returned invalid object: must have the same name: a != other")]
+#[case::another_version(
     "version",
     "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received \
      example.com/v9)"
 )]
-#[case::kind(
+#[case::another_kind(
     "kind",
     "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)"
 )]
@@ -247,7 +247,7 @@ async fn o10_conversion_can_only_change_labels_and_annotations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_null_labels_from_a_conversion_webhook_are_absent() {
+async fn o10_null_labels_from_a_conversion_webhook_are_dropped() {
     let server = server(&Asked::default(), "no labels").await;
     made(&post(&server, V2, widget("v2", "a", json!({"width": 1}))).await);
     let path = format!("{V1}/a");
@@ -341,16 +341,16 @@ async fn o10_apply_fails_if_managed_fields_refer_to_a_removed_version() {
 }
 
 #[rstest]
-#[case::label(
+#[case::invalid_label(
     "label",
     "returned invalid metadata: metadata.labels: Invalid value: \"a b\": name part must consist of"
 )]
-#[case::type_of_a_label(
+#[case::label_of_another_type(
     "label type",
     "returned invalid metadata: metadata.labels[a] must be a string, but is int64 in \
     converted object"
 )]
-#[case::annotation(
+#[case::invalid_annotation(
     "annotation",
     "returned invalid metadata: metadata.annotation: Invalid value: \"a b\": name part"
 )]

@@ -22,26 +22,26 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
 }
 
 #[rstest]
-#[case::text(
+#[case::not_json(
     200,
     "application/json",
     "hello",
     "failed to call webhook: couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of \
      value"
 )]
-#[case::error_as_text(
+#[case::server_error_as_text(
     500,
     "text/plain",
     "oops",
     "failed to call webhook: an error on the server (\"oops\") has prevented the request from succeeding"
 )]
-#[case::error(
+#[case::server_error_as_json(
     500,
     "application/json",
     "oops",
     "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding"
 )]
-#[case::missing(
+#[case::not_found(
     404,
     "text/plain",
     "",
@@ -77,10 +77,10 @@ async fn p4_invalid_webhook_responses_fail_the_request(
 #[case::other_uid("Mutating", json!({"uid": "other"}), "expected response.uid=")]
 #[case::patch_without_type("Mutating", json!({"patch": "W10="}), "webhook returned response.patch but not")]
 #[case::type_without_patch("Mutating", json!({"patchType": "JSONPatch"}), "webhook returned response.patchType but not")]
-#[case::empty_type("Mutating", json!({"patchType": "", "patch": "W10="}), "webhook returned invalid response.patchType")]
-#[case::not_base64("Mutating", json!({"patchType": "JSONPatch", "patch": "!"}), "illegal base64 data")]
-#[case::other_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
-#[case::validating_patch("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
+#[case::empty_patch_type("Mutating", json!({"patchType": "", "patch": "W10="}), "webhook returned invalid response.patchType")]
+#[case::patch_that_is_not_base64("Mutating", json!({"patchType": "JSONPatch", "patch": "!"}), "illegal base64 data")]
+#[case::unknown_patch_type("Mutating", json!({"patchType": "Magic", "patch": "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2RhdGEifV0="}), "unsupported patch type \"Magic\"")]
+#[case::patch_of_a_validating_webhook("Validating", json!({"patchType": "JSONPatch", "patch": "W10="}), "may not return response.patch")]
 #[tokio::test(start_paused = true)]
 async fn p2_contradictory_webhook_responses_fail_the_request(
     #[case] kind: &str,
@@ -100,7 +100,7 @@ async fn p2_contradictory_webhook_responses_fail_the_request(
 
 #[rstest]
 #[case::no_kind(json!({"kind": null, "apiVersion": null}), "/, Kind=")]
-#[case::older(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
+#[case::older_version(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
 #[case::other_kind(json!({"kind": "Pod", "apiVersion": "v1"}), "/v1, Kind=Pod")]
 #[tokio::test(start_paused = true)]
 async fn p2_webhook_responses_of_another_kind_fail_the_request(#[case] names: Value, #[case] got: &str) {

@@ -53,7 +53,7 @@ fn replaces(path: &str, value: &str) -> Value {
     version \"v9\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
 )]
 #[tokio::test(start_paused = true)]
-async fn mutating_webhook_cannot_change_namespace_or_kind(
+async fn mutating_webhook_cannot_change_namespace_or_type(
     #[case] path: &str,
     #[case] value: &str,
     #[case] code: u16,
@@ -91,7 +91,7 @@ async fn mutating_webhook_cannot_change_namespace_or_kind(
     example.com/v9"
 )]
 #[tokio::test(start_paused = true)]
-async fn mutating_webhook_cannot_change_namespace_or_kind_of_a_custom_resource(
+async fn mutating_webhook_cannot_change_namespace_or_type_of_a_custom_resource(
     #[case] path: &str,
     #[case] value: &str,
     #[case] code: u16,
@@ -167,13 +167,13 @@ async fn number_of_operations_in_webhook_patches_is_unlimited() {
 }
 
 #[rstest]
-#[case::long(vec!["x".repeat(1_000_000)], vec!["x".repeat(256)])]
+#[case::long_warning(vec!["x".repeat(1_000_000)], vec!["x".repeat(256)])]
 #[case::control_character(vec!["a\nb".to_owned(), "c".to_owned()], vec!["c".to_owned()])]
-#[case::repeated(vec!["a".to_owned(), "a".to_owned(), String::new()], vec!["a".to_owned()])]
-#[case::whole_up_to_the_limit(vec!["x".repeat(4_000), "y".repeat(96)], vec!["x".repeat(4_000), "y".repeat(96)])]
-#[case::cut_beyond_it(vec!["x".repeat(4_000), "y".repeat(97)], vec!["x".repeat(256), "y".repeat(97)])]
+#[case::repeated_warning(vec!["a".to_owned(), "a".to_owned(), String::new()], vec!["a".to_owned()])]
+#[case::total_size_at_the_limit(vec!["x".repeat(4_000), "y".repeat(96)], vec!["x".repeat(4_000), "y".repeat(96)])]
+#[case::total_size_above_the_limit(vec!["x".repeat(4_000), "y".repeat(97)], vec!["x".repeat(256), "y".repeat(97)])]
 #[tokio::test(start_paused = true)]
-async fn invalid_and_repeated_warnings_are_dropped_and_long_ones_are_truncated(
+async fn invalid_and_repeated_warnings_are_dropped_and_long_warnings_are_truncated(
     #[case] warnings: Vec<String>,
     #[case] shown: Vec<String>,
 ) {
@@ -237,9 +237,9 @@ fn status(code: u16, header: &str, value: &str) -> Response<Body> {
 }
 
 #[rstest]
-#[case::busy(429, 3, 201)]
-#[case::unavailable(503, 1, 201)]
-#[case::too_long_a_delay(429, 11, 500)]
+#[case::too_many_requests(429, 3, 201)]
+#[case::service_unavailable(503, 1, 201)]
+#[case::delay_beyond_the_timeout(429, 11, 500)]
 #[tokio::test(start_paused = true)]
 async fn webhook_call_is_retried_if_the_response_has_retry_after(
     #[case] code: u16,
@@ -260,11 +260,15 @@ async fn retries_end_at_the_timeout_of_the_webhook() {
 }
 
 #[rstest]
-#[case::absolute(307, &format!("https://{HOST}/y"), 201)]
-#[case::relative(308, "/y", 201)]
-#[case::redirect_without_the_body(302, "/y", 500)]
+#[case::absolute_location(307, &format!("https://{HOST}/y"), 201)]
+#[case::relative_location(308, "/y", 201)]
+#[case::found_302(302, "/y", 500)]
 #[tokio::test(start_paused = true)]
-async fn webhook_redirects_307_and_308_are_followed(#[case] code: u16, #[case] location: &str, #[case] created: u16) {
+async fn only_webhook_redirects_307_and_308_are_followed(
+    #[case] code: u16,
+    #[case] location: &str,
+    #[case] created: u16,
+) {
     let location = location.to_owned();
     let answers = tower::service_fn(move |request: Request<Body>| {
         let location = location.clone();

@@ -102,8 +102,8 @@ async fn p4_refused_webhook_connection_fails_the_request() {
 
 /// The server closes the connection without TLS's `close_notify`, like servers in Python.
 #[rstest]
-#[case::with_a_length(true)]
-#[case::without_a_length(false)]
+#[case::with_a_content_length(true)]
+#[case::without_a_content_length(false)]
 #[tokio::test]
 async fn webhook_response_is_valid_if_the_connection_closes_afterwards(#[case] has_length: bool) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

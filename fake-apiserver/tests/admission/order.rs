@@ -51,7 +51,7 @@ async fn webhooks_receive_the_values_that_plugins_add(
 }
 
 #[tokio::test(start_paused = true)]
-async fn name_of_an_eviction_is_compared_after_mutating_webhooks() {
+async fn name_of_an_eviction_is_compared_with_the_url_after_mutating_webhooks() {
     let answers = service(&Asked::default(), |_, review| {
         reviewed(
             review,

@@ -22,13 +22,13 @@ async fn limited(limits: Value) -> ApiServer {
 }
 
 #[rstest]
-#[case::too_much(json!({"type": "Container", "max": {"cpu": "1"}}), json!({"limits": {"cpu": "2"}}),
+#[case::limit_above_the_maximum(json!({"type": "Container", "max": {"cpu": "1"}}), json!({"limits": {"cpu": "2"}}),
     "maximum cpu usage per Container is 1, but limit is 2")]
-#[case::too_little(json!({"type": "Container", "min": {"memory": "1Gi"}}), json!({"requests": {"memory": "512Mi"}}),
+#[case::request_below_the_minimum(json!({"type": "Container", "min": {"memory": "1Gi"}}), json!({"requests": {"memory": "512Mi"}}),
     "minimum memory usage per Container is 1Gi, but request is 512Mi")]
-#[case::no_request_specified(json!({"type": "Pod", "min": {"cpu": "1"}}), json!({}),
+#[case::missing_request(json!({"type": "Pod", "min": {"cpu": "1"}}), json!({}),
     "minimum cpu usage per Pod is 1.  No request is specified")]
-#[case::ratio(json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}),
+#[case::ratio_above_the_maximum(json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}),
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
     "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000")]
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn used(server: &ApiServer) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_quota_is_counted_if_all_workers_run() {
+async fn p9_quota_usage_is_correct_if_all_workers_run() {
     let server = ApiServer::builder().workers(fake_apiserver::Worker::ALL).start();
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "5"}}});
     made(&post(&server, "/api/v1/namespaces/default/resourcequotas", quota).await);
@@ -425,7 +425,7 @@ async fn p9_tolerations_of_a_runtime_class_are_merged(#[case] class: Value, #[ca
 
 /// `RuntimeClass` runs after `DefaultTolerationSeconds`, and removes its tolerations if the class covers them.
 #[tokio::test(start_paused = true)]
-async fn p9_class_that_tolerates_everything_replaces_the_default_tolerations() {
+async fn p9_runtime_class_that_tolerates_everything_replaces_the_default_tolerations() {
     let server = with_runtime_class(json!({"scheduling": {"tolerations": [{"operator": "Exists"}]}})).await;
     let answer = post(&server, PODS, pod_of_class(json!({}))).await;
     assert_eq!(
@@ -437,11 +437,11 @@ async fn p9_class_that_tolerates_everything_replaces_the_default_tolerations() {
 }
 
 #[rstest]
-#[case::no_class(json!({"runtimeClassName": null, "overhead": {"cpu": "1"}}),
+#[case::overhead_without_a_class(json!({"runtimeClassName": null, "overhead": {"cpu": "1"}}),
     "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
 #[case::missing_class(json!({"runtimeClassName": "none", "priorityClassName": "none"}),
     "no PriorityClass with name none was found")]
-#[case::other_overhead(json!({"overhead": {"cpu": "1"}}),
+#[case::different_overhead(json!({"overhead": {"cpu": "1"}}),
     "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
 #[tokio::test(start_paused = true)]
 async fn p9_overhead_of_a_runtime_class_is_checked(#[case] spec: Value, #[case] why: &str) {
@@ -454,8 +454,8 @@ async fn p9_overhead_of_a_runtime_class_is_checked(#[case] spec: Value, #[case] 
 }
 
 #[rstest]
-#[case::enough(json!({"cpu": "2"}), None)]
-#[case::too_much(json!({"cpu": "5", "memory": "2Gi"}), Some(("NodeCapacity",
+#[case::enough_capacity(json!({"cpu": "2"}), None)]
+#[case::insufficient_capacity(json!({"cpu": "5", "memory": "2Gi"}), Some(("NodeCapacity",
     "node didn't have enough allocatable resources: cpu, requested: 5500, allocatable: 4000; memory, requested: \
      2147483648, allocatable: 1073741824")))]
 #[case::unchanged(json!({"cpu": "1"}), None)]

@@ -43,14 +43,14 @@ async fn create(server: &ApiServer, spec: Value, contexts: &[Value]) -> Answer {
 #[rstest]
 #[case::root_in_a_user_namespace("restricted", json!({"hostUsers": false}),
     json!([{"runAsNonRoot": false, "runAsUser": 0}]))]
-#[case::unset_in_a_user_namespace("restricted", json!({"hostUsers": false}), json!([{"runAsNonRoot": null}]))]
+#[case::unset_run_as_non_root_in_a_user_namespace("restricted", json!({"hostUsers": false}), json!([{"runAsNonRoot": null}]))]
 #[case::proc_mount_in_a_user_namespace("baseline", json!({"hostUsers": false}), json!([{"procMount": "Unmasked"}]))]
-#[case::windows("restricted", json!({"os": {"name": "windows"}}), json!([
+#[case::windows_pod("restricted", json!({"os": {"name": "windows"}}), json!([
     {"allowPrivilegeEscalation": null, "capabilities": null, "seccompProfile": null}]))]
-#[case::sysctls("baseline", json!({"securityContext": {"sysctls": [
+#[case::allowed_sysctls("baseline", json!({"securityContext": {"sysctls": [
     {"name": "net.ipv4.tcp_rmem", "value": "1"}, {"name": "net.ipv4.tcp_wmem", "value": "1"}]}}), json!([{}]))]
 #[tokio::test(start_paused = true)]
-async fn pod_is_accepted(#[case] level: &str, #[case] spec: Value, #[case] contexts: Value) {
+async fn compliant_pod_is_accepted(#[case] level: &str, #[case] spec: Value, #[case] contexts: Value) {
     let server = server(json!({ ENFORCE: level })).await;
     let contexts = contexts.as_array().cloned().unwrap_or_default();
     made(&create(&server, spec, &contexts).await);
@@ -63,23 +63,23 @@ fn unconfined() -> Value {
 #[rstest]
 #[case::proc_mount_in_a_user_namespace("restricted", json!({"hostUsers": false}), json!([{"procMount": "Unmasked"}]),
     r#"procMount (container "c" must not set securityContext.procMount to "Unmasked")"#)]
-#[case::windows("restricted", json!({"os": {"name": "windows"}}), json!([
+#[case::windows_pod("restricted", json!({"os": {"name": "windows"}}), json!([
     {"allowPrivilegeEscalation": null, "capabilities": null, "seccompProfile": null, "runAsNonRoot": null}]),
     r#"runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true)"#)]
-#[case::pod_and_container("restricted",
+#[case::violation_of_the_pod_and_a_container("restricted",
     json!({"securityContext": {"runAsNonRoot": false, "runAsUser": 0, "seccompProfile": unconfined()}}),
     json!([{"runAsNonRoot": false, "runAsUser": 0, "seccompProfile": unconfined()}]),
     r#"runAsNonRoot != true (pod and container "c" must not set securityContext.runAsNonRoot=false), runAsUser=0 (pod and container "c" must not set runAsUser=0), seccompProfile (pod and container "c" must not set securityContext.seccompProfile.type to "Unconfined")"#)]
-#[case::pod("restricted",
+#[case::violation_of_the_pod("restricted",
     json!({"securityContext": {"runAsNonRoot": false, "runAsUser": 0, "seccompProfile": unconfined()}}), json!([{}]),
     r#"runAsNonRoot != true (pod must not set securityContext.runAsNonRoot=false), runAsUser=0 (pod must not set runAsUser=0), seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")"#)]
-#[case::baseline("baseline", json!({"securityContext": {"seccompProfile": unconfined()}}),
+#[case::violation_of_the_baseline("baseline", json!({"securityContext": {"seccompProfile": unconfined()}}),
     json!([{"seccompProfile": unconfined()}, {"seccompProfile": unconfined()}]),
     r#"seccompProfile (pod and containers "c", "d" must not set securityContext.seccompProfile.type to "Unconfined")"#)]
 #[case::explicit_seccomp_profile("restricted", json!({}),
     json!([{"seccompProfile": unconfined()}, {"seccompProfile": null}]),
     r#"seccompProfile (container "c" must not set securityContext.seccompProfile.type to "Unconfined")"#)]
-#[case::order("restricted", json!({"hostUsers": false}),
+#[case::order_of_violations("restricted", json!({"hostUsers": false}),
     json!([{"procMount": "Unmasked", "allowPrivilegeEscalation": null, "capabilities": null}]),
     r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), procMount (container "c" must not set securityContext.procMount to "Unmasked")"#)]
 #[tokio::test(start_paused = true)]
@@ -97,12 +97,12 @@ async fn violations_are_listed(
 }
 
 #[rstest]
-#[case::labels("", json!({"metadata": {"labels": {"x": "y"}}}), 1)]
-#[case::nothing("", json!({}), 1)]
-#[case::status("/status", json!({"status": {"observedGeneration": 2}}), 0)]
-#[case::scale("/scale", json!({"spec": {"replicas": 2}}), 0)]
+#[case::label_change("", json!({"metadata": {"labels": {"x": "y"}}}), 1)]
+#[case::no_change("", json!({}), 1)]
+#[case::status_subresource("/status", json!({"status": {"observedGeneration": 2}}), 0)]
+#[case::scale_subresource("/scale", json!({"spec": {"replicas": 2}}), 0)]
 #[tokio::test(start_paused = true)]
-async fn each_update_of_a_controller_is_evaluated(
+async fn updates_of_a_controller_are_evaluated_except_subresources(
     #[case] subresource: &str,
     #[case] change: Value,
     #[case] warnings: usize,

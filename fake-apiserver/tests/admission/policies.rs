@@ -34,14 +34,14 @@ const BY: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' w
 #[case::expression(json!({"expression": "object.data.k == 'x'"}), 422, "Invalid", "failed expression: object.data.k == 'x'")]
 #[case::message(json!({"expression": "false", "message": "no"}), 422, "Invalid", "no")]
 #[case::reason(json!({"expression": "false", "message": "no", "reason": "Forbidden"}), 403, "Forbidden", "no")]
-#[case::too_large(json!({"expression": "false", "reason": "RequestEntityTooLarge", "message": "no"}), 413,
+#[case::reason_too_large(json!({"expression": "false", "reason": "RequestEntityTooLarge", "message": "no"}), 413,
     "RequestEntityTooLarge", "no")]
 #[case::carriage_return(json!({"expression": "false", "messageExpression": r"'a\rb'"}), 422, "Invalid", "a\rb")]
-#[case::error(json!({"expression": "object.data.missing == 'x'"}), 422, "Invalid",
+#[case::evaluation_error(json!({"expression": "object.data.missing == 'x'"}), 422, "Invalid",
     "expression 'object.data.missing == 'x'' resulted in error: no such key: missing")]
-#[case::variable(json!({"expression": "variables.broken"}), 422, "Invalid",
+#[case::error_in_a_variable(json!({"expression": "variables.broken"}), 422, "Invalid",
     "expression 'variables.broken' resulted in error: composited variable \"broken\" fails to evaluate: no such key: no")]
-#[case::lazy(json!({"expression": "object.metadata.name == 'a' || variables.broken", "messageExpression": "'x'"}), 201, "", "")]
+#[case::variable_that_is_not_evaluated(json!({"expression": "object.metadata.name == 'a' || variables.broken", "messageExpression": "'x'"}), 201, "", "")]
 #[case::namespace(json!({"expression": "namespaceObject.metadata.name != 'default'", "message": "n"}), 422, "Invalid", "n")]
 #[case::authorizer(json!({"expression": "!authorizer.group('').resource('pods').namespace('x').check('get').allowed()",
     "message": "may"}), 422, "Invalid", "may")]
@@ -83,8 +83,8 @@ async fn p7_action_warn_accepts_the_request() {
 }
 
 #[rstest]
-#[case::fails("Fail", 422)]
-#[case::ignored("Ignore", 201)]
+#[case::fail("Fail", 422)]
+#[case::ignore("Ignore", 201)]
 #[tokio::test(start_paused = true)]
 async fn p7_failure_policy_applies_to_errors(#[case] failure_policy: &str, #[case] code: u16) {
     let server = ApiServer::start();
@@ -156,13 +156,13 @@ async fn p7_expressions_are_compiled_when_the_policy_is_written(#[case] expressi
 #[case::items("object.a.b[0]", "dyn")]
 #[case::sum("object.a + 1", "int")]
 #[case::sum_of_fields("object.a + object.b", "dyn")]
-#[case::ternary("true ? object.a : true", "dyn")]
+#[case::conditional("true ? object.a : true", "dyn")]
 #[case::optional("object.?a", "optional_type(dyn)")]
-#[case::default("object.?a.orValue(true)", "dyn")]
+#[case::optional_with_a_default("object.?a.orValue(true)", "dyn")]
 #[case::list("[object.a]", "list(dyn)")]
 #[case::map("{'a': 1}", "map(string, int)")]
-#[case::mapped("object.list.map(x, 'a')", "list(string)")]
-#[case::filtered("[[1]].filter(x, true)", "list(list(int))")]
+#[case::map_macro("object.list.map(x, 'a')", "list(string)")]
+#[case::filter_macro("[[1]].filter(x, true)", "list(list(int))")]
 #[case::variable("variables.number", "int")]
 #[case::request("request.userInfo.groups", "list(string)")]
 #[case::duration("duration('1s')", "google.protobuf.Duration")]
@@ -286,7 +286,7 @@ async fn p8_second_round_only_runs_policies_of_the_first_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_failed_mutation_does_not_undo_others() {
+async fn p8_failed_mutation_does_not_undo_other_mutations() {
     let server = ApiServer::start();
     let mutations = json!([label("a", "'y'"), label("b", "object.data.none"), label("c", "'y'")]);
     named_mutating_policy(&server, "p", json!({"mutations": mutations, "failurePolicy": "Ignore"})).await;
@@ -300,7 +300,7 @@ async fn p8_failed_mutation_does_not_undo_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_failed_mutations_refuse_the_request_together() {
+async fn p8_refusal_lists_all_failed_mutations() {
     let server = ApiServer::start();
     let mutations = json!([label("a", "object.data.first"), label("b", "object.data.second")]);
     named_mutating_policy(&server, "p", json!({"mutations": mutations})).await;
@@ -410,20 +410,20 @@ async fn p8_object_and_json_patch_types_are_only_available_in_mutations(#[case] 
 }
 
 #[rstest]
-#[case::bool("JSONPatch", "jsonPatch", "1 == 1", "must evaluate to list(JSONPatch) but got bool")]
-#[case::dyn_patch(
+#[case::bool_result("JSONPatch", "jsonPatch", "1 == 1", "must evaluate to list(JSONPatch) but got bool")]
+#[case::dyn_result(
     "JSONPatch",
     "jsonPatch",
     "object.data",
     "must evaluate to list(JSONPatch) but got dyn"
 )]
-#[case::string(
+#[case::string_result(
     "ApplyConfiguration",
     "applyConfiguration",
     "'a'",
     "must evaluate to Object but got string"
 )]
-#[case::list(
+#[case::list_of_objects(
     "ApplyConfiguration",
     "applyConfiguration",
     "[Object{}].filter(x, true)",
@@ -435,25 +435,25 @@ async fn p8_object_and_json_patch_types_are_only_available_in_mutations(#[case] 
     "Object.metadata{}",
     "must evaluate to Object but got Object.metadata"
 )]
-#[case::map(
+#[case::empty_map(
     "ApplyConfiguration",
     "applyConfiguration",
     "{}",
     "must evaluate to Object but got map(dyn, dyn)"
 )]
-#[case::one_patch(
+#[case::single_patch(
     "JSONPatch",
     "jsonPatch",
     "JSONPatch{}",
     "must evaluate to list(JSONPatch) but got JSONPatch"
 )]
-#[case::maps(
+#[case::list_of_maps(
     "JSONPatch",
     "jsonPatch",
     "[{'op': 'add'}]",
     "must evaluate to list(JSONPatch) but got list(map(string, string))"
 )]
-#[case::other_struct(
+#[case::unknown_struct(
     "JSONPatch",
     "jsonPatch",
     "[Foo{}]",
@@ -482,7 +482,7 @@ async fn p8_mutations_must_have_the_required_type(
     "[JSONPatch{op: 'add', path: '/data', value: dyn([1]SHARED)}]",
     "the result is too large"
 )]
-#[case::joined_text(
+#[case::concatenated_string(
     "[JSONPatch{op: 'add', path: '/data', value: object.data.a.split('').join(object.data.b)}]",
     "operation cancelled: actual cost limit exceeded"
 )]
@@ -561,7 +561,7 @@ fn rights() -> [Value; 4] {
     "authorizer.requestResource.check('create').reason() == \
      'RBAC: allowed by RoleBinding \"jane/default\" of Role \"jane\" to User \"jane\"'"
 )]
-#[case::no_error("!authorizer.requestResource.check('delete').errored()")]
+#[case::denial_without_an_error("!authorizer.requestResource.check('delete').errored()")]
 #[case::path("!authorizer.path('/metrics').check('get').allowed()")]
 #[case::service_account("authorizer.serviceAccount('default', 'ops').path('/metrics').check('get').allowed()")]
 #[case::another_account("!authorizer.serviceAccount('default', 'dev').path('/metrics').check('get').allowed()")]
@@ -588,11 +588,11 @@ fn unknown_kind() -> Value {
 }
 
 #[rstest]
-#[case::fails(json!({}), 422)]
-#[case::ignored(json!({"failurePolicy": "Ignore"}), 201)]
-#[case::before_match_conditions(json!({"matchConditions": [{"name": "c", "expression": "false"}]}), 422)]
+#[case::fail(json!({}), 422)]
+#[case::ignore(json!({"failurePolicy": "Ignore"}), 201)]
+#[case::fail_before_match_conditions(json!({"matchConditions": [{"name": "c", "expression": "false"}]}), 422)]
 #[tokio::test(start_paused = true)]
-async fn p7_unknown_parameter_kind_is_an_error_of_the_policy(#[case] more: Value, #[case] code: u16) {
+async fn p7_failure_policy_applies_to_an_unknown_parameter_kind(#[case] more: Value, #[case] code: u16) {
     let server = ApiServer::start();
     let mut spec = json!({"paramKind": unknown_kind(), "validations": [{"expression": "true"}]});
     extend(&mut spec, more);
@@ -611,10 +611,10 @@ async fn p7_unknown_parameter_kind_is_an_error_of_the_policy(#[case] more: Value
 }
 
 #[rstest]
-#[case::fails("Fail", 403)]
-#[case::ignored("Ignore", 201)]
+#[case::fail("Fail", 403)]
+#[case::ignore("Ignore", 201)]
 #[tokio::test(start_paused = true)]
-async fn p8_unknown_parameter_kind_is_an_error_of_the_policy(#[case] failure_policy: &str, #[case] code: u16) {
+async fn p8_failure_policy_applies_to_an_unknown_parameter_kind(#[case] failure_policy: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
     let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": unknown_kind(),
@@ -637,7 +637,7 @@ async fn p8_unknown_parameter_kind_is_an_error_of_the_policy(#[case] failure_pol
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_parameters_of_a_namespace_are_in_this_namespace() {
+async fn p7_parameters_for_a_namespace_are_looked_up_in_this_namespace() {
     let server = ApiServer::start();
     let rules =
         json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["namespaces"]}]);

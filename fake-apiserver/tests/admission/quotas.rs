@@ -89,9 +89,9 @@ fn exactly(name: &str, fields: Value) -> Value {
 }
 
 #[rstest]
-#[case::one(json!([exactly("r", json!({}))]), 1)]
-#[case::count(json!([exactly("r", json!({"count": 2}))]), 2)]
-#[case::all(json!([exactly("r", json!({"allocationMode": "All"}))]), 32)]
+#[case::default_count(json!([exactly("r", json!({}))]), 1)]
+#[case::explicit_count(json!([exactly("r", json!({"count": 2}))]), 2)]
+#[case::all_devices(json!([exactly("r", json!({"allocationMode": "All"}))]), 32)]
 #[case::alternatives(json!([{"name": "r", "firstAvailable": [
     {"name": "x", "deviceClassName": "gpu", "count": 3}, {"name": "y", "deviceClassName": "gpu", "count": 4},
     {"name": "z", "deviceClassName": "other", "count": 9}]}]), 4)]
@@ -121,10 +121,10 @@ async fn devices_of_claims_are_counted(#[case] requests: Value, #[case] count: u
 }
 
 #[rstest]
-#[case::full("0", 403, "0")]
-#[case::free("3", 200, "1")]
+#[case::exhausted_quota("0", 403, "0")]
+#[case::available_quota("3", 200, "1")]
 #[tokio::test(start_paused = true)]
-async fn pod_that_enters_a_scope_is_charged(#[case] hard: &str, #[case] code: u16, #[case] count: &str) {
+async fn pod_that_enters_a_scope_is_counted(#[case] hard: &str, #[case] code: u16, #[case] count: &str) {
     let server = ApiServer::start();
     made(&post(&server, PODS, pod("p", json!({}))).await);
     limit(
@@ -150,7 +150,7 @@ fn claim(name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claim_that_enters_a_scope_is_charged() {
+async fn claim_that_enters_a_scope_is_counted() {
     let server = ApiServer::start();
     let gold = json!([{"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}]);
     let hard = json!({"persistentvolumeclaims": "0"});
@@ -172,7 +172,7 @@ async fn claim_that_enters_a_scope_is_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn allocated_storage_of_a_claim_is_charged_beyond_the_quota() {
+async fn allocated_storage_of_a_claim_is_counted_even_above_the_quota() {
     let server = ApiServer::start();
     limit(
         &server,
@@ -192,7 +192,7 @@ async fn allocated_storage_of_a_claim_is_charged_beyond_the_quota() {
 #[case::annotation_only(json!({"storageClassName": null}))]
 #[case::annotation_and_field(json!({"storageClassName": "other"}))]
 #[tokio::test(start_paused = true)]
-async fn storage_class_in_an_annotation_is_counted(#[case] spec: Value) {
+async fn quota_uses_the_storage_class_in_the_annotation(#[case] spec: Value) {
     let server = ApiServer::start();
     let name = "gold.storageclass.storage.k8s.io/persistentvolumeclaims";
     limit(&server, json!({"hard": {name: "0"}}), json!({name: "0"})).await;
@@ -232,7 +232,7 @@ async fn overhead_is_not_added_to_missing_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_counts_claims_for_all_their_attributes_classes() {
+async fn controller_counts_a_claim_for_its_requested_and_current_attributes_class() {
     let server = ApiServer::builder().resource_quota_controller().start();
     for class in ["gold", "silver"] {
         let terms = json!([{"scopeName": "VolumeAttributesClass", "operator": "In", "values": [class]}]);

@@ -119,8 +119,8 @@ fn foo() -> Value {
 }
 
 #[rstest]
-#[case::built_in(config_map(), "kind=ConfigMap, apiVersion=v1")]
-#[case::unknown(foo(), "kind=Foo, apiVersion=example.com/v1")]
+#[case::built_in_kind(config_map(), "kind=ConfigMap, apiVersion=v1")]
+#[case::unknown_kind(foo(), "kind=Foo, apiVersion=example.com/v1")]
 #[tokio::test(start_paused = true)]
 async fn parameter_kind_requires_a_permission(
     #[values(Type::Validating, Type::Mutating)] kind: Type,
@@ -312,7 +312,11 @@ async fn device_status_requires_the_permission_for_its_driver() {
      aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule \
      is non-nil")]
 #[tokio::test(start_paused = true)]
-async fn aggregation_rule_requires_all_permissions(#[case] rule: Value, #[case] code: u16, #[case] why: &str) {
+async fn aggregation_rule_requires_cluster_admin_permissions(
+    #[case] rule: Value,
+    #[case] code: u16,
+    #[case] why: &str,
+) {
     let group = "rbac.authorization.k8s.io";
     let server = server(json!([{"apiGroups": [group], "resources": ["clusterroles"], "verbs": ["create"]}])).await;
     let role = json!({"metadata": {"name": "x"}, "aggregationRule": rule});

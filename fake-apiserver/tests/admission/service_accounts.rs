@@ -121,14 +121,14 @@ async fn mirror_pods_cannot_reference_secrets(#[case] spec: Value) {
 }
 
 #[rstest]
-#[case::missing(
+#[case::missing_account(
     "x",
     403,
     "pods \"p\" is forbidden: error looking up service account default/x: serviceaccount \"x\" not found"
 )]
-#[case::existing("y", 201, "")]
+#[case::existing_account("y", 201, "")]
 #[tokio::test(start_paused = true)]
-async fn account_that_a_webhook_sets_must_exist(#[case] name: &'static str, #[case] code: u16, #[case] why: &str) {
+async fn account_set_by_a_webhook_must_exist(#[case] name: &'static str, #[case] code: u16, #[case] why: &str) {
     let answers = service(&Asked::default(), move |_, review| {
         let set = json!([{"op": "replace", "path": "/spec/serviceAccountName", "value": name}]);
         reviewed(review, patch(set))

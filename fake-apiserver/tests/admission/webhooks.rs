@@ -68,7 +68,7 @@ async fn p1_webhook_is_reinvoked_after_a_later_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owners() {
+async fn p1_first_webhook_is_reinvoked_if_the_request_has_new_field_owners() {
     let asked = Asked::default();
     let server = server(&asked);
     let again = || json!({"reinvocationPolicy": "IfNeeded"});
@@ -92,7 +92,7 @@ async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owner
 #[case::denial("/deny", json!({}), 400, "admission webhook \"w.example.com\" denied the request: not today")]
 #[case::denial_with_failure_policy_ignore("/deny", json!({"failurePolicy": "Ignore"}), 400,
     "admission webhook \"w.example.com\" denied the request: not today")]
-#[case::bad_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,
+#[case::inapplicable_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,
     "Internal error occurred: replace operation does not apply: doc is missing path: /nothing/here: missing value")]
 #[case::undecodable_patch("/undecodable", json!({}), 500,
     "Internal error occurred: failed calling webhook \"w.example.com\": received undecodable patch in webhook response: \
@@ -101,7 +101,7 @@ async fn p1_first_mutation_counts_as_a_change_if_the_request_has_new_field_owner
 #[case::undecodable_operation("/operation", json!({}), 500,
     "Internal error occurred: failed calling webhook \"w.example.com\": received undecodable patch in webhook response: \
      json: cannot unmarshal number into Go value of type jsonpatch.Operation")]
-#[case::no_service("/x", json!({"clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/x"}}}), 500,
+#[case::missing_service("/x", json!({"clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/x"}}}), 500,
     "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
      \"https://s.n.svc:443/x?timeout=10s\": service \"s\" not found")]
 #[tokio::test(start_paused = true)]
@@ -263,9 +263,9 @@ async fn fork_calls_the_webhooks_of_the_original() {
 
 /// Responses of v1beta1 webhooks lack the kind, the uid, and the type of a patch.
 #[rstest]
-#[case::first(json!(["v1beta1", "v1"]), "admission.k8s.io/v1beta1")]
+#[case::v1beta1_first(json!(["v1beta1", "v1"]), "admission.k8s.io/v1beta1")]
 #[case::unknown_first(json!(["v2", "v1beta1"]), "admission.k8s.io/v1beta1")]
-#[case::second(json!(["v1", "v1beta1"]), "admission.k8s.io/v1")]
+#[case::v1_first(json!(["v1", "v1beta1"]), "admission.k8s.io/v1")]
 #[tokio::test(start_paused = true)]
 async fn p2_webhook_receives_the_first_supported_review_version(#[case] versions: Value, #[case] sent: &str) {
     let asked = Asked::default();
@@ -305,7 +305,7 @@ async fn p1_webhook_whose_failure_is_ignored_is_reinvoked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_first_rule_chooses_among_equivalent_versions() {
+async fn p5_first_matching_rule_determines_the_equivalent_version() {
     let asked = Asked::default();
     let server = server(&asked);
     let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": {"type": "object"}}});
@@ -332,7 +332,7 @@ async fn p5_first_rule_chooses_among_equivalent_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_object_selector_does_not_select_connections() {
+async fn p5_object_selector_does_not_match_connect_requests() {
     let asked = Asked::default();
     let server = server(&asked);
     let selectors = [
@@ -363,7 +363,7 @@ async fn p5_object_selector_does_not_select_connections() {
 #[case::namespace("namespaceObject == null", true)]
 #[case::requested_version("object.apiVersion == 'autoscaling/v2'", false)]
 #[tokio::test(start_paused = true)]
-async fn p5_match_conditions_see_the_version_that_matched(#[case] expression: &str, #[case] meant: bool) {
+async fn p5_match_conditions_receive_the_version_that_matched(#[case] expression: &str, #[case] meant: bool) {
     let asked = Asked::default();
     let server = server(&asked);
     let rules = json!([rule("CREATE", "autoscaling", "v1", "horizontalpodautoscalers")]);
@@ -380,7 +380,7 @@ async fn p5_match_conditions_see_the_version_that_matched(#[case] expression: &s
 
 #[cfg(feature = "cel")]
 #[tokio::test(start_paused = true)]
-async fn p5_failed_match_condition_names_the_object_of_the_request() {
+async fn p5_match_condition_error_contains_the_name_of_the_object() {
     let asked = Asked::default();
     let server = server(&asked);
     let more = json!({"rules": [rule("DELETE", "", "v1", "configmaps")],

@@ -190,7 +190,7 @@ async fn audit_rules_match_requests(#[case] mut rule: Value, #[case] matches: bo
 }
 
 #[rstest]
-#[case::first_rule_decides(json!([{"level": "None", "nonResourceURLs": ["/health*"]}, {"level": "Metadata"}]), 0)]
+#[case::first_matching_rule(json!([{"level": "None", "nonResourceURLs": ["/health*"]}, {"level": "Metadata"}]), 0)]
 #[case::path(json!([{"level": "Metadata", "nonResourceURLs": ["/healthz"]}]), 1)]
 #[case::another_path(json!([{"level": "Metadata", "nonResourceURLs": ["/version", "/readyz*"]}]), 0)]
 #[tokio::test(start_paused = true)]

@@ -177,11 +177,11 @@ async fn process_start_metric_has_the_same_help_text_as_kube_apiserver() {
 #[case::discovery("/apis", "*/*", None)]
 #[case::aggregated_groups("/apis", AGGREGATED, Some(("apiserver", "apis")))]
 #[case::aggregated_core_group("/api", AGGREGATED, Some(("apiserver", "api")))]
-#[case::index_of_openapi_v3("/openapi/v3", "*/*", Some(("", "openapi/v3")))]
-#[case::document_of_openapi_v3("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
-#[case::document_of_openapi_v2("/openapi/v2", "*/*", None)]
+#[case::openapi_v3_index("/openapi/v3", "*/*", Some(("", "openapi/v3")))]
+#[case::openapi_v3_document("/openapi/v3/api/v1", "*/*", Some(("", "openapi/v3/")))]
+#[case::openapi_v2_document("/openapi/v2", "*/*", None)]
 #[tokio::test(start_paused = true)]
-async fn metrics_count_the_documents_that_kube_apiserver_counts(
+async fn document_requests_are_counted_as_in_kube_apiserver(
     #[case] path: &str,
     #[case] accept: &str,
     #[case] labels: Option<(&str, &str)>,
@@ -325,7 +325,7 @@ async fn delete_of_the_metrics_path_resets_counters() {
 }
 
 #[rstest]
-#[case::without_rights("dev", 403)]
+#[case::without_permission("dev", 403)]
 #[case::with_the_monitoring_role("monitor", 200)]
 #[tokio::test(start_paused = true)]
 async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] code: u16) {
@@ -340,7 +340,7 @@ async fn metrics_require_permission_for_the_path(#[case] token: &str, #[case] co
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_above_the_limit_get_429_except_from_administrators() {
+async fn requests_above_the_limit_are_refused_with_429_except_for_administrators() {
     let server = ApiServer::builder()
         .authorization(Authorization::Rbac)
         .token("dev", "dev", ["system:monitoring"])

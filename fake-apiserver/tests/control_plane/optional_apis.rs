@@ -84,7 +84,7 @@ async fn discovered(server: &ApiServer) -> (Vec<String>, BTreeSet<String>) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn apis_that_are_off_by_default_match_kube_apiserver(
+async fn apis_disabled_by_default_are_the_same_as_in_kube_apiserver(
     #[values("1.33", "1.34", "1.35", "1.36", "1.37")] minor: KubernetesVersion,
 ) {
     let (_, by_default) = discovered(&ApiServer::builder().kubernetes_version(minor).start()).await;
@@ -218,8 +218,8 @@ async fn objects_are_converted_between_versions_with_different_fields(
 
 /// In `v1alpha3`, a capacity is a quantity and not an object.
 #[rstest]
-#[case::newer_form("v1beta2", |capacity| json!({"name": "d", "capacity": {"m": capacity}}))]
-#[case::same_form("v1beta1", |capacity| json!({"name": "d", "basic": {"capacity": {"m": capacity}}}))]
+#[case::to_v1beta2("v1beta2", |capacity| json!({"name": "d", "capacity": {"m": capacity}}))]
+#[case::to_v1beta1("v1beta1", |capacity| json!({"name": "d", "basic": {"capacity": {"m": capacity}}}))]
 #[tokio::test(start_paused = true)]
 async fn capacities_are_converted_between_versions(#[case] version: &str, #[case] device: fn(Value) -> Value) {
     let server = with_all(KubernetesVersion::V1_33).start();
@@ -294,11 +294,11 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
 
 /// Before 1.36, the feature gate enables the plugin, as in kube-apiserver.
 #[rstest]
-#[case::gate_off("1.35", false, false)]
-#[case::gate_on("1.35", true, true)]
+#[case::gate_disabled("1.35", false, false)]
+#[case::gate_enabled("1.35", true, true)]
 #[case::version_without_a_gate("1.36", false, true)]
 #[tokio::test(start_paused = true)]
-async fn mutating_policies_apply_if_their_gate_is_on(
+async fn mutating_policies_apply_if_their_gate_is_enabled(
     #[case] minor: KubernetesVersion,
     #[case] is_on: bool,
     #[case] applies: bool,
@@ -352,7 +352,7 @@ async fn objects_of_optional_resources_are_exported() {
 
 /// The methods of the builder may be called in any order.
 #[tokio::test(start_paused = true)]
-async fn runtime_config_keeps_gates_and_retired_versions() {
+async fn runtime_config_does_not_replace_gates_and_retired_apis() {
     let builder = ApiServer::builder()
         .retired_apis(["policy/v1beta1"])
         .expect("the version is known");

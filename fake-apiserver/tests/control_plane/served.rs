@@ -13,13 +13,13 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
 #[case::discovery_of_a_version(&["apps/v1=false"], "/apis/apps/v1", 404)]
 #[case::resource(&["batch/v1/cronjobs=false"], "/apis/batch/v1/cronjobs", 404)]
 #[case::other_resource_of_the_version(&["batch/v1/cronjobs=false"], "/apis/batch/v1/jobs", 200)]
-#[case::exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/apps/v1/deployments", 200)]
-#[case::no_exception_from_all(&["api/all=false", "apps/v1=true"], "/apis/batch/v1/jobs", 404)]
-#[case::core_group_stays_on(&["api/ga=false"], CONFIG_MAPS, 200)]
+#[case::version_enabled_despite_all(&["api/all=false", "apps/v1=true"], "/apis/apps/v1/deployments", 200)]
+#[case::version_disabled_by_all(&["api/all=false", "apps/v1=true"], "/apis/batch/v1/jobs", 404)]
+#[case::core_group_stays_enabled(&["api/ga=false"], CONFIG_MAPS, 200)]
 #[case::resource_of_a_disabled_version(&["batch/v1=false", "batch/v1/jobs=true"], "/apis/batch/v1/jobs", 200)]
-#[case::version_that_is_already_on(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
-#[case::core_group_by_its_names(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
-#[case::beta_is_off_by_default(&[], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
+#[case::version_that_is_already_enabled(&["api/ga=true", "api/beta=false", "apps/v1"], "/apis/apps/v1/deployments", 200)]
+#[case::names_of_the_core_group(&["api/v1=true", "v1", "api/legacy=false"], CONFIG_MAPS, 200)]
+#[case::beta_is_disabled_by_default(&[], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
 #[case::beta_version(&["resource.k8s.io/v1beta2=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 200)]
 #[case::beta_resource(&["resource.k8s.io/v1beta2/deviceclasses=true"], "/apis/resource.k8s.io/v1beta2/resourceslices", 404)]
 #[case::all_beta_versions(&["api/beta=true"], "/apis/networking.k8s.io/v1beta1/ipaddresses", 200)]
@@ -28,9 +28,13 @@ use crate::ask::{CONFIG_MAPS, config_map, get, read, request, send};
     "/apis/storage.k8s.io/v1beta1/volumeattributesclasses", 404)]
 #[case::discovery_of_a_beta_version(&["api/all=true"], "/apis/resource.k8s.io/v1beta2", 200)]
 #[case::openapi_of_a_beta_version(&["api/all=true"], "/openapi/v3/apis/resource.k8s.io/v1beta2", 200)]
-#[case::no_retired_version(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
+#[case::retired_version_is_not_part_of_all(&["api/all=true"], "/apis/policy/v1beta1/poddisruptionbudgets", 404)]
 #[tokio::test(start_paused = true)]
-async fn apis_are_disabled_by_version_and_resource(#[case] pairs: &[&str], #[case] path: &str, #[case] code: u16) {
+async fn apis_are_enabled_and_disabled_by_version_and_resource(
+    #[case] pairs: &[&str],
+    #[case] path: &str,
+    #[case] code: u16,
+) {
     let builder = ApiServer::builder()
         .runtime_config(pairs)
         .expect("the runtime config is valid");
@@ -38,7 +42,7 @@ async fn apis_are_disabled_by_version_and_resource(#[case] pairs: &[&str], #[cas
 }
 
 #[rstest]
-#[case::everything_off("api/all=false", "invalid runtime-config with only api/all=false")]
+#[case::all_apis_disabled("api/all=false", "invalid runtime-config with only api/all=false")]
 #[case::invalid_boolean("api/all=maybe", "invalid value api/all=maybe")]
 #[case::unknown_version(
     "resource.k8s.io/v1alpha9=true",
@@ -49,20 +53,20 @@ async fn apis_are_disabled_by_version_and_resource(#[case] pairs: &[&str], #[cas
     "group version resource.k8s.io/v1alpha9 that has not been registered"
 )]
 #[case::unknown_resource("apps/v1/things=true", "apps/v1/things is not served and cannot be enabled")]
-#[case::no_key("v2=true", "invalid key v2")]
+#[case::incomplete_key("v2=true", "invalid key v2")]
 #[case::retired_version(
     "policy/v1beta1=true",
     "policy/v1beta1 is not served and cannot be enabled: Kubernetes has retired it, and --retired-apis turns it \
      on"
 )]
 #[case::unknown_groups("z.io/v1=true,api/all=maybe,a.io/v1=false", "unknown api groups a.io/v1,z.io/v1")]
-#[case::core("api/v1=false", "api/v1: the core group cannot be disabled")]
-#[case::core_by_its_version("v1=false", "v1: the core group cannot be disabled")]
-#[case::no_plural(
+#[case::core_group("api/v1=false", "api/v1: the core group cannot be disabled")]
+#[case::core_group_by_its_version("v1=false", "v1: the core group cannot be disabled")]
+#[case::capitalized_resource(
     "apps/v1/Deployments=false",
     "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \"Deployments\""
 )]
-fn invalid_runtime_config_is_refused_by_name(#[case] pairs: &str, #[case] why: &str) {
+fn error_for_an_invalid_runtime_config_contains_the_invalid_key(#[case] pairs: &str, #[case] why: &str) {
     let refused = ApiServer::builder().runtime_config(pairs.split(',')).map(drop);
     assert_eq!(refused, Err(why.to_owned()));
 }
@@ -193,7 +197,7 @@ async fn versions_with_the_same_types_share_objects(
 }
 
 #[test]
-fn unknown_retired_apis_are_refused_by_name() {
+fn error_for_an_unknown_retired_api_contains_its_name() {
     let refused = ApiServer::builder()
         .retired_apis(["apiextensions.k8s.io/v1beta1"])
         .map(drop);
@@ -203,10 +207,13 @@ fn unknown_retired_apis_are_refused_by_name() {
 }
 
 #[rstest]
-#[case::within_the_next_interval(9 * 60, 200)]
+#[case::within_two_intervals(9 * 60, 200)]
 #[case::after_two_intervals(10 * 60, 410)]
 #[tokio::test(start_paused = true)]
-async fn continue_tokens_and_exact_lists_expire_with_time(#[case] seconds: u64, #[case] code: u16) {
+async fn continue_tokens_and_exact_lists_expire_after_two_compaction_intervals(
+    #[case] seconds: u64,
+    #[case] code: u16,
+) {
     let server = ApiServer::start();
     for name in ["a", "b"] {
         send(&server, "POST", CONFIG_MAPS, config_map(name)).await;

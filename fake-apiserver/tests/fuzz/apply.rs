@@ -71,7 +71,7 @@ fn random_applies_with_managed_fields_do_not_break_the_server() {
 #[case::alias_of_itself("a: &a [*a]\n".to_owned(), 400, "")]
 #[case::deep_lists(String::from("a:\n 1") + &"[".repeat(20_000), 400, "")]
 #[case::deep_flow_maps(format!("a: {}", "{a: ".repeat(20_000)), 400, "")]
-#[case::unterminated_long_text(format!("a: \"{}", "x".repeat(1_000_000)), 400, "")]
+#[case::unterminated_long_string(format!("a: \"{}", "x".repeat(1_000_000)), 400, "")]
 #[case::merge_keys("a: &a {b: 1}\nc:\n  <<: [*a, *a, 1]\n".to_owned(), 400, "")]
 #[case::many_anchors((0..20_000).map(|i| format!("a{i}: &a{i} 1\n")).collect::<String>(), 0, "")]
 fn hostile_document_does_not_break_apply(#[case] body: String, #[case] code: u16, #[case] message: &str) {

@@ -29,7 +29,7 @@ const KEY_RULE: &str = "name part must be no more than 63 bytes";
 #[case::name_that_is_too_long(named(&"a".repeat(254)), 422, "must be no more than 253 characters")]
 #[case::longest_label(with_meta("labels", json!({"a".repeat(63): "b".repeat(63)})), 201, "")]
 #[case::label_that_is_too_long(with_meta("labels", json!({"a": "b".repeat(64)})), 422, "must be no more than 63 bytes")]
-#[case::key_that_is_too_long(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
+#[case::label_key_that_is_too_long(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
 #[case::largest_annotations(with_meta("annotations", json!({"a": "b".repeat(256 * 1024 - 1)})), 201, "")]
 #[case::annotations_that_are_too_large(
     with_meta("annotations", json!({"a": "b".repeat(256 * 1024)})),
@@ -45,7 +45,7 @@ fn object_at_a_size_limit_is_accepted_or_refused(#[case] object: Value, #[case] 
 }
 
 #[rstest]
-#[case::request("POST", "application/json", 413, "Request entity too large: limit is 3145728")]
+#[case::create("POST", "application/json", 413, "Request entity too large: limit is 3145728")]
 #[case::patch(
     "PATCH",
     "application/merge-patch+json",
@@ -80,7 +80,11 @@ fn body_above_the_limit_is_refused(
 #[rstest]
 #[case::create("", 500, "etcdserver: request is too large")]
 #[case::dry_run("?dryRun=All", 201, "")]
-fn object_above_the_size_limit_of_etcd_is_refused(#[case] query: &str, #[case] code: u16, #[case] message: &str) {
+fn object_above_the_size_limit_of_etcd_is_only_refused_without_dry_run(
+    #[case] query: &str,
+    #[case] code: u16,
+    #[case] message: &str,
+) {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"t": "x".repeat(1_600_000)}});

@@ -91,8 +91,8 @@ fn random_continue_tokens_do_not_break_the_server() {
 }
 
 #[rstest]
-#[case::many(vec!["a=b"; 10_000].join(","), 200)]
-#[case::values(format!("a in ({})", vec!["b"; 10_000].join(",")), 200)]
+#[case::many_requirements(vec!["a=b"; 10_000].join(","), 200)]
+#[case::many_values(format!("a in ({})", vec!["b"; 10_000].join(",")), 200)]
 #[case::brackets(format!("a in {}", "(".repeat(20_000)), 400)]
 #[case::long_value(format!("a={}", "b".repeat(64)), 400)]
 fn large_label_selector_is_accepted_or_refused(#[case] selector: String, #[case] code: u16) {

@@ -162,7 +162,7 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
 #[case::list_of_requests("GET /_fake", &["Accept: */*"], 401)]
 #[case::data("GET /_fake/objects", &["Accept: text/html"], 401)]
 #[case::write("POST /_fake/", &[], 405)]
-#[case::rebound_host_name("GET /_fake/", &["Host: evil.example"], 403)]
+#[case::foreign_host_name("GET /_fake/", &["Host: evil.example"], 403)]
 #[case::page_of_another_origin("GET /_fake/", &["Origin: http://evil.example"], 403)]
 fn only_the_page_is_served_without_a_token(#[case] request: &str, #[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--authorization", "rbac", "--anonymous", "deny"]);
@@ -470,7 +470,7 @@ fn request_that_removes_the_last_finalizer_is_the_author_of_the_deletion() {
 }
 
 #[test]
-fn objects_kinds_and_tables_are_shown_as_of_any_write() {
+fn objects_kinds_and_tables_can_be_read_at_any_revision() {
     let server = Server::start(&["--control"]);
     let start = newest(&server);
     create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"n": "1"}}));
@@ -530,8 +530,8 @@ fn objects_kinds_and_tables_are_shown_as_of_any_write() {
 #[rstest]
 #[case::unknown_resource("/_fake/table?resource=gadgets", 404)]
 #[case::unknown_group("/_fake/table?resource=deployments.example.com", 404)]
-#[case::no_resource("/_fake/table", 404)]
-#[case::two_states("/_fake/objects?snapshot=1&at=1", 400)]
+#[case::missing_resource("/_fake/table", 404)]
+#[case::snapshot_and_revision("/_fake/objects?snapshot=1&at=1", 400)]
 #[case::invalid_revision("/_fake/kinds?at=yesterday", 400)]
 fn requests_for_unknown_resources_or_invalid_states_are_refused(#[case] path: &str, #[case] code: u16) {
     let server = Server::start(&["--control"]);
@@ -584,7 +584,7 @@ fn related_objects_are_owners_owned_objects_and_events() {
 }
 
 #[test]
-fn fault_that_reached_its_limit_is_shown_as_spent() {
+fn fault_that_has_reached_its_limit_is_shown_as_spent() {
     let server = Server::start(&["--control"]);
     let rule = json!({"effect": "conflict", "on": {"verbs": ["create"]}, "times": 1});
     control(&server, "POST /_fake/faults", &[], rule);

@@ -55,7 +55,7 @@ fn rule_on_an_unbounded_list_is_refused() {
 #[case::bounded_list_and_items(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), Some(20), 201)]
 #[case::only_the_list_is_bounded(json!([{"rule": "self.l.all(a, self.l.all(b, a != b))"}]), Some(10), None, 422)]
 #[case::single_loop(json!([{"rule": "self.l.all(a, a.size() > 0)"}]), None, None, 201)]
-#[case::text(json!([{"rule": "self.t.matches('^[a-z]+$')"}]), None, None, 201)]
+#[case::string(json!([{"rule": "self.t.matches('^[a-z]+$')"}]), None, None, 201)]
 fn schema_bounds_reduce_the_cost_of_a_rule(
     #[case] rules: Value,
     #[case] items: Option<u64>,
@@ -118,7 +118,7 @@ fn many() -> Value {
 }
 
 #[test]
-fn rule_evaluation_ends_at_its_cost_limit() {
+fn rule_evaluation_fails_at_its_cost_limit() {
     let rule = "self.l.all(a, self.l.all(b, a == b))";
     let answer = ask_once(
         &dear_at_run_time(json!([{"rule": rule, "message": "m"}])),
@@ -131,7 +131,7 @@ fn rule_evaluation_ends_at_its_cost_limit() {
 }
 
 #[test]
-fn request_ends_at_its_cost_budget() {
+fn request_fails_at_its_cost_budget() {
     // Each rule costs 90 % of the limit.
     let rule = json!({"rule": "self.l.all(a, self.l.exists(b, b == 'y') || true)", "message": "m"});
     let mut small = widget(&json!({"l": vec!["x"; 360]}));

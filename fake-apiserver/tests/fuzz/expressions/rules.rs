@@ -104,27 +104,27 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 }
 
 #[rstest]
-#[case::blank("self.l.all( x, x != '')")]
+#[case::spaces("self.l.all( x, x != '')")]
 #[case::line_break("self.l.all(\n  x,\n  x != '')")]
-#[case::blank_before_the_comma("self.l.exists(x , x == 'a')")]
+#[case::space_before_the_comma("self.l.exists(x , x == 'a')")]
 #[case::nested_macro("self.l.all(x, self.l.exists( y, x == y))")]
 #[case::variable_named_like_a_library("self.l.all(sets, sets != '')")]
-#[case::range("lists.range(3) == [0, 1, 2]")]
+#[case::lists_range("lists.range(3) == [0, 1, 2]")]
 #[case::flatten("[[1], [2]].flatten() == [1, 2]")]
-#[case::canonical("ip.isCanonical('127.0.0.1')")]
-#[case::set("sets.contains(self.l, ['a'])")]
-#[case::all_entries("self.m.all(k, v, k != '' && v > 0)")]
-#[case::all_items("self.l.all(i, v, i < 2 && v != '')")]
-#[case::entry("self.m.exists(k, v, k == 'y' && v == 2)")]
-#[case::no_entry("!self.m.exists(k, v, k == 'y' && v == 1)")]
-#[case::one_entry("self.m.existsOne(k, v, v > 1) && !self.m.exists_one(k, v, v > 0)")]
-#[case::list("self.m.transformList(k, v, v > 1 ? k : 'a') == ['a', 'y']")]
-#[case::part_of_a_list("self.l.transformList(i, v, i > 0, v) == ['b']")]
-#[case::map("self.m.transformMap(k, v, v + 1) == {'x': 2, 'y': 3}")]
-#[case::map_of_a_list("self.l.transformMap(i, v, v) == {0: 'a', 1: 'b'}")]
-#[case::part_of_a_map("self.m.transformMap(k, v, k == 'x', v) == {'x': 1}")]
-#[case::entries("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
-#[case::part_of_the_entries("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
+#[case::ip_is_canonical("ip.isCanonical('127.0.0.1')")]
+#[case::sets_contains("sets.contains(self.l, ['a'])")]
+#[case::all_on_a_map("self.m.all(k, v, k != '' && v > 0)")]
+#[case::all_on_a_list("self.l.all(i, v, i < 2 && v != '')")]
+#[case::exists_on_a_map("self.m.exists(k, v, k == 'y' && v == 2)")]
+#[case::exists_without_a_match("!self.m.exists(k, v, k == 'y' && v == 1)")]
+#[case::exists_one_on_a_map("self.m.existsOne(k, v, v > 1) && !self.m.exists_one(k, v, v > 0)")]
+#[case::transform_list_of_a_map("self.m.transformList(k, v, v > 1 ? k : 'a') == ['a', 'y']")]
+#[case::filtered_transform_list("self.l.transformList(i, v, i > 0, v) == ['b']")]
+#[case::transform_map("self.m.transformMap(k, v, v + 1) == {'x': 2, 'y': 3}")]
+#[case::transform_map_of_a_list("self.l.transformMap(i, v, v) == {0: 'a', 1: 'b'}")]
+#[case::filtered_transform_map("self.m.transformMap(k, v, k == 'x', v) == {'x': 1}")]
+#[case::transform_map_entry("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
+#[case::filtered_transform_map_entry("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
 #[case::nested_macro_with_two_variables("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
 #[case::opt_map_with_a_default("self.?t.optMap(t, t.size()).orValue(0) == 3")]
 #[case::optional_map_entry("self.m[?'x'].optMap(v, v + 1) == optional.of(2)")]
@@ -135,9 +135,9 @@ fn rules_can_read_the_name_of_an_embedded_object() {
 #[case::chained_opt_maps("self.?n.optMap(n, n + 1).optMap(n, n * 2).optFlatMap(n, optional.of(n)).value() == 8")]
 #[case::sorted_by("self.l.sortBy(x, x) == self.l")]
 #[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
-#[case::old_self_as_a_text("self.t != 'oldSelf'")]
+#[case::old_self_in_a_string("self.t != 'oldSelf'")]
 #[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
-fn true_rule_accepts_and_negated_rule_refuses_the_object(#[case] rule: &str) {
+fn rule_accepts_and_its_negation_refuses_the_object(#[case] rule: &str) {
     let answer = said(rule);
     assert_eq!(answer.code, 201, "{}", answer.message());
     // The negated rule must fail.
@@ -187,8 +187,8 @@ fn duplicate_map_keys_are_an_error() {
 
 /// A field that is immutable once it is set, as with `optionalOldSelf` in Kubernetes.
 #[rstest]
-#[case::kept(json!({"t": "aab", "n": 4}), 200)]
-#[case::changed(json!({"t": "abc"}), 422)]
+#[case::unchanged_field(json!({"t": "aab", "n": 4}), 200)]
+#[case::changed_field(json!({"t": "abc"}), 422)]
 fn rule_with_optional_old_self_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
     let rule = "oldSelf.optMap(o, !has(o.t) || (has(self.t) && self.t == o.t)).orValue(true)";
     let crd = crd(json!([{"rule": rule, "message": "m", "optionalOldSelf": true}]));
@@ -207,8 +207,8 @@ fn rule_with_optional_old_self_makes_a_field_immutable(#[case] change: Value, #[
 
 /// cel-go copies the target twice in each macro, so the estimate doubles with each macro.
 #[rstest]
-#[case::short(12, "")]
-#[case::long(60, "estimated rule cost exceeds budget")]
+#[case::few_opt_maps(12, "")]
+#[case::many_opt_maps(60, "estimated rule cost exceeds budget")]
 fn estimated_cost_doubles_with_each_opt_map(#[case] links: usize, #[case] refusal: &str) {
     let rule = format!("self.?n{}.hasValue()", ".optMap(n, n)".repeat(links));
     let answer = said(&rule);
@@ -219,9 +219,9 @@ fn estimated_cost_doubles_with_each_opt_map(#[case] links: usize, #[case] refusa
 }
 
 #[rstest]
-#[case::text("self != 'oldSelf'", 201)]
-#[case::comment("self != '' // oldSelf", 201)]
-#[case::change("self != oldSelf", 422)]
+#[case::old_self_in_a_string("self != 'oldSelf'", 201)]
+#[case::old_self_in_a_comment("self != '' // oldSelf", 201)]
+#[case::comparison_with_old_self("self != oldSelf", 422)]
 fn only_rules_that_use_old_self_are_transition_rules(#[case] rule: &str, #[case] code: u16) {
     let items = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule, "message": "m"}]});
     let crd =
@@ -279,12 +279,12 @@ fn message_expression_of_type_string_is_accepted(#[case] expression: &str) {
 }
 
 #[rstest]
-#[case::wide(
+#[case::wide_bounds(
     "self.l.slice(-1, 9223372036854775807) == []",
     "exceeds budget by factor of more than 100x"
 )]
-#[case::contrary("self.l.slice(2, 1) == []", "exceeds budget by factor of more than 100x")]
-#[case::negative("self.l.slice(-1, 1) == []", "cannot slice(-1, 1), negative indexes not supported")]
+#[case::reversed_bounds("self.l.slice(2, 1) == []", "exceeds budget by factor of more than 100x")]
+#[case::negative_bound("self.l.slice(-1, 1) == []", "cannot slice(-1, 1), negative indexes not supported")]
 fn slice_with_invalid_or_costly_bounds_is_refused(#[case] rule: &str, #[case] text: &str) {
     assert_refused(&said(rule), text);
 }
