@@ -42,8 +42,8 @@ const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":
 #[rstest]
 #[case::secrets_without_credentials("deny", "GET /_fake/world", "", 401)]
 #[case::secrets_as_anonymous("allow", "GET /_fake/world", "", 403)]
-#[case::rights_as_anonymous("allow", "POST /_fake/objects", ESCALATION, 403)]
-#[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
+#[case::permissions_as_anonymous("allow", "POST /_fake/objects", ESCALATION, 403)]
+#[case::permissions_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
 #[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
 #[case::list_of_operations("deny", "GET /_fake", "", 401)]
 fn control_api_refuses_anonymous_and_ordinary_users(
@@ -118,7 +118,7 @@ fn control_api_requires_a_json_content_type(#[case] header: &str) {
 #[case::another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
 #[case::another_origin_with_a_token(&["Host: localhost", "Origin: http://evil.example", "Authorization: Bearer x"],
     201)]
-#[case::own_origin(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
+#[case::origin_of_the_server(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
 #[case::two_origins(&["Host: localhost:8001", "Origin: http://localhost:8001", "Origin: http://evil.example"], 403)]
 #[case::two_host_headers(&["Host: localhost", "Host: evil.example"], 403)]
 #[case::host_name_that_is_not_ascii(&["Host: évil.example"], 403)]
@@ -128,11 +128,11 @@ fn control_api_requires_a_json_content_type(#[case] header: &str) {
     &["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"],
     403
 )]
-#[case::rebound_host_name(&["Host: evil.example"], 403)]
+#[case::foreign_host_name(&["Host: evil.example"], 403)]
 #[case::host_name_with_the_same_prefix(&["Host: localhost.evil.example"], 403)]
 #[case::address_of_another_host(&["Host: 192.0.2.7"], 403)]
 #[case::configured_host_name(&["Host: api.test:8001"], 201)]
-#[case::own_address(&["Host: 127.0.0.1:8001"], 201)]
+#[case::address_of_the_server(&["Host: 127.0.0.1:8001"], 201)]
 fn pages_of_other_origins_can_neither_read_nor_write(#[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--accept-hosts", "api.test"]);
     let written = ask(&server, &format!("POST {MAPS}"), &[headers, &[JSON]].concat(), MAP);
@@ -261,7 +261,7 @@ fn credentials_can_be_required_without_authorization() {
 )]
 #[case::no_authorization_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
 #[case::anonymous_denied(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
-#[case::rbac_with_anonymous_without_rights(
+#[case::rbac_with_anonymous_without_permissions(
     &["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
 fn insecure_servers_only_listen_beyond_loopback_on_request(#[case] args: &[&str], #[case] starts: bool) {
     if starts {

@@ -326,7 +326,7 @@ fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s1_dependent_is_only_deleted_in_its_evaluated_state() {
+async fn s1_dependent_is_deleted_with_preconditions_on_its_uid_and_version() {
     let server = start(&[Worker::GarbageCollector]).await.expect("the server starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     let child = create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;

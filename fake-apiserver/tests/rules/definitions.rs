@@ -79,7 +79,7 @@ async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] 
 #[case::list("/apis/e.com/v1/foos", 200)]
 #[case::list_of_a_namespace("/apis/e.com/v1/namespaces/default/foos", 200)]
 #[case::object("/apis/e.com/v1/namespaces/default/foos/a", 200)]
-#[case::no_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
+#[case::missing_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
 #[case::built_in_list("/api/v1/namespaces/default/configmaps", 405)]
 #[tokio::test]
 async fn head_request_for_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #[case] code: u16) {
@@ -313,7 +313,7 @@ async fn deprecation_of_a_version_is_the_first_warning() {
 }
 
 #[tokio::test]
-async fn scale_does_not_store_replicas_that_the_schema_lacks() {
+async fn scale_write_does_not_store_replicas_that_the_schema_does_not_declare() {
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
     let subresources = json!({"subresources": {"scale": scale}});
     let server = server_with(json!({"spec": {"type": "object"}}), &subresources).await;
@@ -327,10 +327,10 @@ async fn scale_does_not_store_replicas_that_the_schema_lacks() {
 }
 
 #[rstest]
-#[case::number_as_a_string("string", json!(80), ".x: expected string, got &value.valueUnstructured{Value:80}")]
-#[case::string_as_a_number("integer", json!("a"), ".x: expected numeric (int or float), got string")]
+#[case::number_instead_of_a_string("string", json!(80), ".x: expected string, got &value.valueUnstructured{Value:80}")]
+#[case::string_instead_of_a_number("integer", json!("a"), ".x: expected numeric (int or float), got string")]
 #[tokio::test]
-async fn declared_type_of_an_int_or_string_limits_managed_fields(
+async fn managed_fields_require_int_or_string_to_match_its_declared_type(
     #[case] kind: &str,
     #[case] value: Value,
     #[case] why: &str,
@@ -353,7 +353,7 @@ async fn declared_type_of_an_int_or_string_limits_managed_fields(
 }
 
 #[tokio::test]
-async fn crd_of_a_former_version_has_the_wrong_version() {
+async fn crd_in_v1beta1_is_refused() {
     let server = ApiServer::start();
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "version": "v1"}});

@@ -55,13 +55,13 @@ async fn options_of_wrong_types_are_refused(#[case] body: &'static str, #[case] 
     200,
     ""
 )]
-#[case::null_in_dry_run(
+#[case::null_in_a_list(
     r#"{"dryRun":[null]}"#,
     422,
     "DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"\"]: supported values: \"All\""
 )]
 #[tokio::test(start_paused = true)]
-async fn null_is_an_empty_option(#[case] body: &'static str, #[case] code: u16, #[case] why: &str) {
+async fn null_options_are_treated_as_empty(#[case] body: &'static str, #[case] code: u16, #[case] why: &str) {
     let server = ApiServer::start();
     assert_eq!(post(&server, MAPS, &config_map("a", json!({}))).await.0, 201);
     let answer = delete(&server, &format!("{MAPS}/a"), body).await;
@@ -69,14 +69,11 @@ async fn null_is_an_empty_option(#[case] body: &'static str, #[case] code: u16, 
 }
 
 #[rstest]
-#[case::kept(json!({"orphanDependents": true}), json!(["orphan"]))]
-#[case::not_kept(json!({"orphanDependents": false}), json!(["foregroundDeletion"]))]
-#[case::background(json!({"propagationPolicy": "Background"}), Value::Null)]
+#[case::orphan_dependents(json!({"orphanDependents": true}), json!(["orphan"]))]
+#[case::orphan_dependents_false(json!({"orphanDependents": false}), json!(["foregroundDeletion"]))]
+#[case::background_policy(json!({"propagationPolicy": "Background"}), Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn namespace_whose_dependents_are_not_orphaned_is_deleted_in_the_foreground(
-    #[case] options: Value,
-    #[case] finalizers: Value,
-) {
+async fn delete_options_determine_the_finalizers_of_a_namespace(#[case] options: Value, #[case] finalizers: Value) {
     let server = ApiServer::start();
     let namespace = json!({"metadata": {"name": "n"}});
     assert_eq!(post(&server, "/api/v1/namespaces", &namespace).await.0, 201);
@@ -87,7 +84,7 @@ async fn namespace_whose_dependents_are_not_orphaned_is_deleted_in_the_foregroun
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_delete_of_a_definition_does_not_increment_its_generation() {
+async fn second_delete_of_a_crd_does_not_increment_its_generation() {
     let server = ApiServer::start();
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = json!({

@@ -101,7 +101,7 @@ async fn pod_is_marked_and_removed_immediately_if_the_removal_delay_is_zero() {
 #[case::put("PUT", "application/json", true)]
 #[case::post("POST", "application/json", false)]
 #[tokio::test(start_paused = true)]
-async fn put_and_apply_that_create_keep_deletion_timestamps(
+async fn creating_put_and_apply_keep_deletion_timestamps(
     #[case] method: &str,
     #[case] content_type: &str,
     #[case] are_kept: bool,

@@ -45,19 +45,19 @@ fn condition(status: &str, reason: &str, message: &str) -> Value {
     condition("False", "SyncFailed", ""),
     "needs 2 healthy pods and has 1 currently"
 )]
-#[case::explained(
+#[case::insufficient_pods(
     3,
     condition("False", "InsufficientPods", "why"),
     "does not allow evicting pods currently (InsufficientPods): why"
 )]
-#[case::condition_is_true(
+#[case::sufficient_pods(
     3,
     condition("True", "SufficientPods", "why"),
     "does not allow evicting pods currently"
 )]
 #[case::no_condition(3, json!([]), "does not allow evicting pods currently")]
 #[tokio::test(start_paused = true)]
-async fn refusal_explains_the_state_of_the_budget(
+async fn eviction_error_explains_the_state_of_the_budget(
     #[case] healthy: u32,
     #[case] conditions: Value,
     #[case] expected: &str,

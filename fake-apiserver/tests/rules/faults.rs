@@ -52,7 +52,7 @@ async fn broken_response_is_returned_as_bad_gateway() {
 }
 
 #[tokio::test]
-async fn fault_may_own_the_guard_of_another_fault() {
+async fn fault_closure_may_own_the_guard_of_another_fault() {
     let server = ApiServer::start();
     let inner = server.inject(|_: &Seen<'_>| Verdict::Pass);
     let outer = server.inject(move |_: &Seen<'_>| {

@@ -21,7 +21,7 @@ fn job(name: &str, labels: &Value, of_template: &Value) -> Value {
 
 #[rstest]
 #[case::default_labels(&json!(null), true)]
-#[case::labels_in_the_body(&json!({"a": "b"}), false)]
+#[case::explicit_labels(&json!({"a": "b"}), false)]
 #[tokio::test(start_paused = true)]
 async fn default_labels_include_the_generated_labels_of_the_template(#[case] labels: &Value, #[case] are_shared: bool) {
     let server = ApiServer::start();
@@ -93,7 +93,7 @@ fn policy(spec: &Value) -> Value {
 
 #[rstest]
 #[case::put("PUT", "application/json", &policy(&json!({"podSelector": {}, "ingress": []})), 2)]
-#[case::put_of_an_empty_part("PUT", "application/json", &policy(&json!({"podSelector": {"matchLabels": {}}})), 2)]
+#[case::put_of_an_empty_selector("PUT", "application/json", &policy(&json!({"podSelector": {"matchLabels": {}}})), 2)]
 #[case::merge_patch("PATCH", MERGE, &json!({"spec": {"ingress": []}}), 2)]
 #[case::strategic_merge_patch("PATCH", STRATEGIC, &json!({"spec": {"ingress": []}}), 2)]
 #[case::json_patch("PATCH", JSON_PATCH, &json!([{"op": "add", "path": "/spec/ingress", "value": []}]), 2)]

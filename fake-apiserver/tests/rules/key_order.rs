@@ -100,7 +100,7 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 #[rstest]
-#[case::get("", 1)]
+#[case::compact("", 1)]
 #[case::indented("?pretty=true", 1)]
 #[tokio::test]
 async fn built_in_objects_have_the_field_order_of_go_structs(#[case] query: &str, #[case] depth: usize) {

@@ -24,7 +24,7 @@ async fn server() -> ApiServer {
     "sinceTime=2026-13-01T00:00:00Z",
     "parsing time \"2026-13-01T00:00:00Z\": month out of range"
 )]
-#[case::no_integer("tailLines=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax")]
+#[case::not_an_integer("tailLines=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax")]
 #[case::empty_integer("tailLines=", "strconv.ParseInt: parsing \"\": invalid syntax")]
 #[case::empty_seconds("sinceSeconds=", "strconv.ParseInt: parsing \"\": invalid syntax")]
 #[case::overflow(
@@ -32,7 +32,7 @@ async fn server() -> ApiServer {
     "strconv.ParseInt: parsing \"99999999999999999999\": value out of range"
 )]
 #[tokio::test(start_paused = true)]
-async fn log_options_are_decoded_first(#[case] query: &str, #[case] why: &str) {
+async fn log_options_are_decoded_before_the_pod_is_read(#[case] query: &str, #[case] why: &str) {
     let server = server().await;
     for pod in ["p", "missing"] {
         let (code, answer) = get(&server, &format!("{PODS}/{pod}/log?{query}")).await;
@@ -41,11 +41,11 @@ async fn log_options_are_decoded_first(#[case] query: &str, #[case] why: &str) {
 }
 
 #[rstest]
-#[case::empty_time("sinceTime=", 204)]
-#[case::offset("sinceTime=2026-01-01T00:00:00%2B01:00", 204)]
+#[case::empty_since_time("sinceTime=", 204)]
+#[case::time_with_an_offset("sinceTime=2026-01-01T00:00:00%2B01:00", 204)]
 #[case::empty_time_and_seconds("sinceTime=&sinceSeconds=5", 422)]
 #[tokio::test(start_paused = true)]
-async fn empty_time_is_a_time(#[case] query: &str, #[case] expected: u16) {
+async fn empty_since_time_counts_as_a_time(#[case] query: &str, #[case] expected: u16) {
     let (code, answer) = get(&server().await, &format!("{PODS}/p/log?{query}")).await;
     assert_eq!(code, expected, "{answer}");
 }

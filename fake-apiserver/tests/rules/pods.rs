@@ -56,7 +56,7 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
     &["spec.volumes[0].name: Invalid value: \"v\": Total length of <volume name>:<iscsi.targetPortal> must be under 64 \
        characters if iscsi.initiatorName is specified."])]
 #[case::addresses_in_brackets(volume(&json!({"quobyte": {"registry": "[::1]:80,a:1", "volume": "v"}})), &[])]
-#[case::too_many_colons(volume(&json!({"quobyte": {"registry": "::1:80", "volume": "v"}})),
+#[case::address_with_too_many_colons(volume(&json!({"quobyte": {"registry": "::1:80", "volume": "v"}})),
     &["spec.volumes[0].quobyte.registry: Invalid value: \"::1:80\": must be a host:port pair or multiple pairs \
        separated by commas"])]
 #[case::claim_templates_of_ephemeral_volumes(with(&volume(&json!({"ephemeral": {"volumeClaimTemplate": {"spec":
@@ -83,11 +83,11 @@ fn workload(kind: &str, template: &Value, spec: &Value) -> (String, Value) {
     &json!({"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/tolerations": "x"}}})),
     &["metadata.annotations: Invalid value: \"scheduler.alpha.kubernetes.io/tolerations\": invalid character 'x' \
        looking for beginning of value"])]
-#[case::seccomp_is_printed_in_order(pod(&json!({"securityContext": {"seccompProfile":
+#[case::field_order_of_seccomp_errors(pod(&json!({"securityContext": {"seccompProfile":
     {"type": "Unconfined", "localhostProfile": "x"}}})),
     &["spec.securityContext.seccompProfile.localhostProfile: Invalid value: \
        {\"Type\":\"Unconfined\",\"LocalhostProfile\":\"x\"}: can only be set when seccomp type is Localhost"])]
-#[case::empty_annotation_and_field(with(&pod(&json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}})),
+#[case::empty_app_armor_annotation_and_field(with(&pod(&json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}})),
     &json!({"metadata": {"annotations": {APP_ARMOR: ""}}})),
     &["spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must \
        match"])]

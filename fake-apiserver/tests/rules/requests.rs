@@ -17,7 +17,7 @@ async fn delete(path: &str, body: &Value) -> (u16, Value) {
 #[case::bindings("/api/v1/bindings")]
 #[case::access_reviews("/apis/authorization.k8s.io/v1/localsubjectaccessreviews")]
 #[tokio::test]
-async fn resources_without_list_are_not_found_across_namespaces(#[case] path: &str) {
+async fn resources_without_a_list_verb_are_not_found_across_namespaces(#[case] path: &str) {
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
         let (code, answer) = send(&ApiServer::start(), method, path, MERGE, &json!({})).await;
         let why = "the server could not find the requested resource";
@@ -30,7 +30,7 @@ async fn resources_without_list_are_not_found_across_namespaces(#[case] path: &s
 #[case::create("POST", MAPS, 415)]
 #[case::update("PUT", "/api/v1/namespaces/default/configmaps/a", 422)]
 #[tokio::test]
-async fn create_checks_the_media_type_before_the_options(
+async fn create_checks_the_media_type_before_the_options_and_update_afterwards(
     #[case] method: &str,
     #[case] path: &str,
     #[case] expected: u16,
@@ -57,12 +57,12 @@ async fn delete_options_may_have_any_api_version(#[case] version: &str) {
 
 #[rstest]
 #[case::invalid_name("configmaps/..", 400, "Name parameter invalid: \"..\": may not be '..'")]
-#[case::export_requested(
+#[case::export_true(
     "configmaps/none?export=true",
     400,
     "the export parameter, deprecated since v1.14, is no longer supported"
 )]
-#[case::export_declined("configmaps/none?export=false", 404, "configmaps \"none\" not found")]
+#[case::export_false("configmaps/none?export=false", 404, "configmaps \"none\" not found")]
 #[case::two_invalid_numbers(
     "configmaps?limit=x&timeoutSeconds=1s",
     400,
@@ -111,7 +111,7 @@ async fn error_in_a_terminating_namespace_shows_generate_name_if_the_name_is_mis
 
 #[rstest]
 #[case::update("PUT", "application/json")]
-#[case::merge("PATCH", MERGE)]
+#[case::merge_patch("PATCH", MERGE)]
 #[tokio::test]
 async fn wrong_namespace_is_reported_before_a_missing_name(#[case] method: &str, #[case] content_type: &str) {
     let server = ApiServer::start();
@@ -149,9 +149,9 @@ async fn patch_warning_about_duplicate_owners_mentions_admission(
 }
 
 #[rstest]
-#[case::with_a_semicolon("dryRun=bad;x")]
-#[case::with_a_wrong_escape("dryRun=%zz")]
-#[case::with_half_an_escape("dryRun=a%2")]
+#[case::semicolon("dryRun=bad;x")]
+#[case::invalid_escape("dryRun=%zz")]
+#[case::truncated_escape("dryRun=a%2")]
 #[tokio::test]
 async fn malformed_query_parameters_are_ignored(#[case] query: &str) {
     let path = format!("{MAPS}?{query}");
@@ -179,7 +179,10 @@ async fn put_to_a_collection_of_custom_resources_requires_a_name(#[case] scope: 
 #[case::events("events", 1)]
 #[case::cached_resource("configmaps", 2)]
 #[tokio::test]
-async fn list_from_any_version_has_pages_without_a_watch_cache(#[case] resource: &str, #[case] expected: usize) {
+async fn list_from_any_version_is_only_paginated_without_a_watch_cache(
+    #[case] resource: &str,
+    #[case] expected: usize,
+) {
     let server = ApiServer::start();
     let path = format!("/api/v1/namespaces/default/{resource}");
     for name in ["a", "b"] {
@@ -209,10 +212,10 @@ async fn list_of_one_object_with_a_limit_is_not_exact() {
 
 /// A trace contains at most 20,000 steps.
 #[rstest]
-#[case::exactly_as_many(20_000, "")]
-#[case::one_more(20_001, "only the last 20000 steps are shown")]
+#[case::steps_at_the_limit(20_000, "")]
+#[case::steps_above_the_limit(20_001, "only the last 20000 steps are shown")]
 #[tokio::test]
-async fn trace_reports_that_steps_were_left_out(#[case] requests: usize, #[case] why: &str) {
+async fn trace_reports_omitted_steps(#[case] requests: usize, #[case] why: &str) {
     let server = ApiServer::start();
     for _ in 0..requests {
         get(&server, "/api/v1/namespaces/default/configmaps/a").await;
@@ -222,10 +225,10 @@ async fn trace_reports_that_steps_were_left_out(#[case] requests: usize, #[case]
 }
 
 #[rstest]
-#[case::capital("watch=False")]
-#[case::capitals("watch=FALSE&allowWatchBookmarks=False")]
+#[case::capitalized("watch=False")]
+#[case::uppercase("watch=FALSE&allowWatchBookmarks=False")]
 #[tokio::test]
-async fn false_in_any_case_does_not_start_a_watch(#[case] query: &str) {
+async fn watch_parameter_is_false_in_any_letter_case(#[case] query: &str) {
     let (code, list) = get(&ApiServer::start(), &format!("{MAPS}?{query}")).await;
     assert_eq!((code, &list["kind"]), (200, &json!("ConfigMapList")), "{list}");
 }
@@ -267,15 +270,15 @@ async fn delete_refuses_an_empty_propagation_policy() {
 }
 
 #[rstest]
-#[case::no("pretty=no", "", false)]
-#[case::f("pretty=f", "", false)]
+#[case::not_a_bool("pretty=no", "", false)]
+#[case::abbreviated_false("pretty=f", "", false)]
 #[case::empty("pretty=", "", false)]
-#[case::empty_for_a_browser("pretty=", "curl/8", true)]
-#[case::no_for_a_browser("pretty=no", "curl/8", false)]
-#[case::capital("pretty=True", "", true)]
-#[case::number("pretty=1", "", true)]
+#[case::empty_with_curl("pretty=", "curl/8", true)]
+#[case::not_a_bool_with_curl("pretty=no", "curl/8", false)]
+#[case::capitalized_true("pretty=True", "", true)]
+#[case::one("pretty=1", "", true)]
 #[tokio::test]
-async fn pretty_is_parsed_like_a_bool_of_go(#[case] query: &str, #[case] agent: &str, #[case] is_indented: bool) {
+async fn pretty_is_parsed_like_a_go_bool(#[case] query: &str, #[case] agent: &str, #[case] is_indented: bool) {
     let request = http::Request::get(format!("{MAPS}?{query}")).header("user-agent", agent);
     let request = request.body(String::new()).expect("the request is valid");
     let answer = ApiServer::start().call(request).await;

@@ -32,8 +32,8 @@ fn scale(metadata: &Value, replicas: i64) -> Value {
 }
 
 #[rstest]
-#[case::annotations(json!({"annotations": {"a b": "c"}}), 1, &["metadata.annotations"])]
-#[case::all_fields(
+#[case::invalid_annotation(json!({"annotations": {"a b": "c"}}), 1, &["metadata.annotations"])]
+#[case::several_invalid_fields(
     json!({"generateName": "_", "labels": {"x y": "z"}, "finalizers": ["aa"],
         "ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "", "uid": "u"}]}), -2,
     &["metadata.generateName", "metadata.labels", "metadata.ownerReferences.name", "metadata.finalizers[0]",
@@ -58,7 +58,7 @@ async fn metadata_of_a_scale_is_validated(
 
 #[rstest]
 #[case::put("PUT", "application/json", "replicasets.apps", true)]
-#[case::merge("PATCH", MERGE, "replicasets/scale.apps", false)]
+#[case::merge_patch("PATCH", MERGE, "replicasets/scale.apps", false)]
 #[case::apply("PATCH", APPLY, "replicasets/scale.apps", false)]
 #[tokio::test(start_paused = true)]
 async fn uid_of_a_scale_is_a_precondition(

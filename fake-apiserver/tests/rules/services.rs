@@ -183,7 +183,7 @@ async fn resource_version_of_a_creating_update_must_be_a_number(
 }
 
 #[tokio::test]
-async fn service_without_a_name_gets_no_address() {
+async fn no_ip_is_allocated_for_a_service_without_a_name() {
     let server = ApiServer::start();
     let nameless = service(&json!({"metadata": {"name": null}, "spec": {"clusterIP": "10.0.0.77"}}));
     let expected = "spec.clusterIPs: Invalid value: [\"10.0.0.77\"]: failed to allocate IP 10.0.0.77: \

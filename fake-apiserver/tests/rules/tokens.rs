@@ -55,7 +55,7 @@ async fn token_requests_are_validated(#[case] changes: Value, #[case] code: u16,
 #[case(3600, json!([]), false)]
 #[case(3607, json!(["vault"]), false)]
 #[tokio::test]
-async fn tokens_requested_as_by_kubelets_have_a_longer_lifetime(
+async fn tokens_for_pods_with_the_lifetime_that_kubelets_request_are_extended_to_a_year(
     #[case] seconds: i64,
     #[case] audiences: Value,
     #[case] is_extended: bool,

@@ -211,7 +211,7 @@ async fn identical_writes(server: &ApiServer, path: &str, made: &Value, makes_a_
 #[case::served(true, json!("XgnXlqn3xQU="))]
 #[case::not_served(false, Value::Null)]
 #[tokio::test]
-async fn storage_version_hash_is_of_the_served_storage_version(#[case] served: bool, #[case] expected: Value) {
+async fn storage_version_hash_requires_a_served_storage_version(#[case] served: bool, #[case] expected: Value) {
     let server = server(&json!([
         with(&version("v1", true, &json!({})), &json!({"served": served})),
         version("v2", false, &json!({})),

@@ -17,7 +17,7 @@ async fn change(server: &ApiServer, path: &str, changes: Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_restriction_of_the_secrets_of_an_account_is_deprecated() {
+async fn setting_enforce_mountable_secrets_causes_a_deprecation_warning() {
     let server = ApiServer::start();
     let annotation = |value: Value| json!({"annotations": {"kubernetes.io/enforce-mountable-secrets": value}});
     let text = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate \
@@ -45,7 +45,7 @@ async fn new_restriction_of_the_secrets_of_an_account_is_deprecated() {
     &["ResourceQuota requests.ephemeral-storage (2) should be less than limits.ephemeral-storage (1)"])]
 #[case::equal(json!({"cpu": "1", "limits.cpu": "1000m"}), &[])]
 #[tokio::test(start_paused = true)]
-async fn requests_of_a_quota_above_its_limits_have_a_warning(#[case] hard: Value, #[case] expected: &[&str]) {
+async fn quota_with_requests_above_its_limits_causes_a_warning(#[case] hard: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
     assert_eq!(warnings(&server, QUOTAS, &quota).await, expected);
@@ -55,7 +55,7 @@ async fn requests_of_a_quota_above_its_limits_have_a_warning(#[case] hard: Value
 }
 
 #[tokio::test(start_paused = true)]
-async fn driver_of_a_slice_should_be_lowercase() {
+async fn uppercase_driver_of_a_resource_slice_causes_a_warning() {
     let server = ApiServer::start();
     let path = "/apis/resource.k8s.io/v1/resourceslices";
     let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
@@ -99,7 +99,7 @@ fn rule() -> Value {
 
 /// Slices are compared before fields of disabled features are dropped.
 #[tokio::test(start_paused = true)]
-async fn dropped_fields_of_a_slice_increment_its_generation() {
+async fn dropped_fields_of_a_resource_slice_increment_its_generation() {
     let server = ApiServer::start();
     let path = "/apis/resource.k8s.io/v1/resourceslices";
     let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});

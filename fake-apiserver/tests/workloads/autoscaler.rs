@@ -88,7 +88,7 @@ async fn autoscaler_scales_a_deployment_by_an_external_metric(
 #[rstest]
 #[case::one_pod_per_minute(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}), "1",
     47.0, 5)]
-#[case::one_pod_in_each_minute(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}),
+#[case::two_pods_in_two_minutes(json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}),
     "1", 80.0, 6)]
 #[case::scale_up_disabled(json!({"scaleUp": {"selectPolicy": "Disabled"}}), "1", 60.0, 4)]
 #[case::scale_down_without_stabilization(json!({"scaleDown": {"stabilizationWindowSeconds": 0}}), "25m", 17.0, 2)]
@@ -171,10 +171,10 @@ async fn metrics_api_returns_the_usage_set_by_pod_scripts() {
 }
 
 #[rstest]
-#[case::used(cpu(json!({"type": "AverageValue", "averageValue": "1"})), "9E", 8)]
-#[case::targets(cpu(json!({"type": "AverageValue", "averageValue": "9E"})), "100m", 4)]
+#[case::resource_usage(cpu(json!({"type": "AverageValue", "averageValue": "1"})), "9E", 8)]
+#[case::resource_target(cpu(json!({"type": "AverageValue", "averageValue": "9E"})), "100m", 4)]
 #[case::utilization(half(), "9E", 8)]
-#[case::external(
+#[case::external_value(
     json!([{"type": "External", "external": {"metric": {"name": "queue_length"},
         "target": {"type": "Value", "value": "1"}}}]), "1", 8)]
 #[case::external_average(
@@ -210,7 +210,7 @@ async fn autoscaler_without_ready_pods_has_no_metrics() {
 
 /// A Pod without a value counts with its whole request, so that usage of 20m by the three others needs four replicas.
 #[tokio::test(start_paused = true)]
-async fn pod_without_a_value_counts_with_its_request_on_scale_down() {
+async fn missing_metric_of_a_pod_counts_as_its_whole_request_on_scale_down() {
     let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 0}});
     let cluster = scaled(half(), behavior).await;
     let names: Vec<String> = cluster
@@ -318,7 +318,7 @@ async fn utilization_is_rounded_down_before_it_is_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_of_an_autoscaler_are_changed_in_place() {
+async fn conditions_of_an_autoscaler_keep_their_order() {
     let cluster = scaled(half(), Value::Null).await;
     let script = |usage: &str| {
         let script = PodScript::default().uses("cpu", usage);
@@ -363,7 +363,7 @@ fn container(target: Value) -> Value {
     "external metric rps(&LabelSelector{MatchLabels:map[string]string{a: b,},\
      MatchExpressions:[]LabelSelectorRequirement{},})")]
 #[tokio::test(start_paused = true)]
-async fn conditions_name_metrics_like_kubernetes(#[case] metric: Value, #[case] name: &str) {
+async fn conditions_describe_metrics_like_kubernetes(#[case] metric: Value, #[case] name: &str) {
     let cluster = scaled(
         json!([external("other", json!({"type": "Value", "value": "1"}))]),
         Value::Null,
@@ -395,7 +395,7 @@ const UNREPORTED: &str = "failed to get cpu utilization: unable to get metrics f
                           from resource metrics API";
 
 #[tokio::test(start_paused = true)]
-async fn autoscaler_reports_each_failed_metric_and_gives_up_if_all_failed() {
+async fn autoscaler_reports_a_failed_metric_and_computes_no_replicas_if_all_failed() {
     let cluster = scaled(half(), Value::Null).await;
     cluster.pass(16.0).await;
     assert_eq!(cluster.events("FailedGetResourceMetric").await, [UNREPORTED]);

@@ -44,7 +44,7 @@ async fn resize(cluster: &Cluster, resources: Value) -> (u16, Value) {
 }
 
 #[rstest]
-#[case::no_resources(json!({}), json!({}), Value::Null)]
+#[case::without_resources(json!({}), json!({}), Value::Null)]
 #[case::only_requests(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1"}}), json!({"cpu": "1"}))]
 #[case::requests_and_limits(
     json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
@@ -116,7 +116,7 @@ async fn resize_waits_until_the_node_has_capacity() {
 
 #[rstest]
 #[case::unknown_commands_succeed(PodScript::default(), json!(["prepare"]), "Succeeded", 0)]
-#[case::known_failure(PodScript::default(), json!(["/bin/false"]), "Failed", 1)]
+#[case::known_failing_command(PodScript::default(), json!(["/bin/false"]), "Failed", 1)]
 #[case::script_overrides_command(PodScript::default().init_exits_with(0), json!(["/bin/false"]), "Succeeded", 0)]
 #[case::script_of_one_container(
     PodScript::default().init_exits_with(0).container_exits_with("first", 7), json!(["prepare"]), "Failed", 7,
@@ -147,11 +147,11 @@ async fn init_containers_end_with_the_exit_code_of_the_command_or_script(
 }
 
 #[rstest]
-#[case::failed("FallbackToLogsOnError", "echo -n DONE; exit 1", json!("DONE"))]
-#[case::succeeded("FallbackToLogsOnError", "echo -n DONE", Value::Null)]
+#[case::failed_container("FallbackToLogsOnError", "echo -n DONE; exit 1", json!("DONE"))]
+#[case::succeeded_container("FallbackToLogsOnError", "echo -n DONE", Value::Null)]
 #[case::another_policy("File", "echo -n DONE; exit 1", Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn output_becomes_the_termination_message_of_failed_containers(
+async fn output_becomes_the_termination_message_only_of_failed_containers_with_a_fallback(
     #[case] policy: &str,
     #[case] script: &str,
     #[case] message: Value,

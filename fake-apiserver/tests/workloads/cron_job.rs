@@ -89,9 +89,9 @@ async fn cron_schedule_uses_the_time_zone() {
 
 #[rstest]
 #[case::utc(json!({"schedule": "0 1 * * *"}), "2026-01-01T01:00:00Z")]
-#[case::zone(json!({"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"}), "2026-01-01T02:00:00+01:00")]
+#[case::time_zone(json!({"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"}), "2026-01-01T02:00:00+01:00")]
 #[tokio::test(start_paused = true)]
-async fn job_is_annotated_with_its_time_in_the_zone_of_the_schedule(#[case] spec: Value, #[case] time: &str) {
+async fn job_is_annotated_with_its_time_in_the_time_zone_of_the_schedule(#[case] spec: Value, #[case] time: &str) {
     let cluster = Cluster::start();
     cluster.create(cron(spec)).await;
     cluster.pass(3601.0).await;
@@ -185,7 +185,7 @@ async fn created_job_is_listed_as_active_together_with_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_job_with_the_name_of_the_next_one_is_left_alone() {
+async fn foreign_job_with_the_name_of_the_next_job_is_ignored() {
     let cluster = Cluster::start();
     let mut foreign = cron(json!({}))["spec"]["jobTemplate"].clone();
     foreign["apiVersion"] = json!("batch/v1");

@@ -184,11 +184,11 @@ async fn daemon_pod_stays_on_a_node_unless_a_taint_evicts_it(#[case] effect: &st
 }
 
 #[rstest]
-#[case::terminating(json!({}), "Pending", 1)]
-#[case::terminating_and_failed(json!({}), "Failed", 2)]
-#[case::terminating_with_surge(json!({"maxSurge": 1, "maxUnavailable": 0}), "Pending", 2)]
+#[case::running_pod(json!({}), "Pending", 1)]
+#[case::failed_pod(json!({}), "Failed", 2)]
+#[case::running_pod_with_surge(json!({"maxSurge": 1, "maxUnavailable": 0}), "Pending", 2)]
 #[tokio::test(start_paused = true)]
-async fn daemon_pod_is_replaced_before_its_removal_if_it_ended_or_with_surge(
+async fn terminating_daemon_pod_is_replaced_immediately_if_it_failed_or_with_surge(
     #[case] rolling: Value,
     #[case] phase: &str,
     #[case] pods: usize,

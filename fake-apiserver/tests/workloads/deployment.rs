@@ -198,8 +198,8 @@ async fn paused_deployment_scales_but_does_not_roll_out() {
 }
 
 #[rstest]
-#[case::never_ready(PodScript::default().never_ready())]
-#[case::no_image(PodScript::default().image_pull_error())]
+#[case::pods_never_ready(PodScript::default().never_ready())]
+#[case::missing_image(PodScript::default().image_pull_error())]
 #[tokio::test(start_paused = true)]
 async fn stalled_rollout_exceeds_its_progress_deadline(#[case] script: PodScript) {
     let cluster = Cluster::start();

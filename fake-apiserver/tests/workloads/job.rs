@@ -221,7 +221,7 @@ async fn job_sets_its_start_time_if_a_quota_forbids_pods() {
 #[case("kubernetes.io/job-controller", 1)]
 #[case("example.com/queue", 0)]
 #[tokio::test(start_paused = true)]
-async fn job_of_another_controller_is_ignored(#[case] manager: &str, #[case] pods: usize) {
+async fn job_managed_by_another_controller_is_ignored(#[case] manager: &str, #[case] pods: usize) {
     let cluster = Cluster::start();
     let spec = json!({"managedBy": manager, "ttlSecondsAfterFinished": 60});
     cluster.create(job(spec)).await;
@@ -235,9 +235,9 @@ async fn job_of_another_controller_is_ignored(#[case] manager: &str, #[case] pod
 
 /// Go's `deleteJobPods` deletes Pods without counting them; after a success the remaining ones are superfluous.
 #[rstest]
-#[case::suspended(json!({}), json!({"spec": {"suspend": true}}))]
-#[case::scaled_down(json!({}), json!({"spec": {"parallelism": 0}}))]
-#[case::succeeded(
+#[case::suspended_job(json!({}), json!({"spec": {"suspend": true}}))]
+#[case::reduced_parallelism(json!({}), json!({"spec": {"parallelism": 0}}))]
+#[case::succeeded_index(
     json!({"completions": 3, "completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
     Value::Null,
 )]
@@ -326,7 +326,7 @@ async fn pods_of_an_indexed_job_get_the_name_of_their_index_as_host_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_index_with_its_own_limit_has_its_own_back_off() {
+async fn back_off_is_per_index_if_the_limit_is_per_index() {
     let cluster = Cluster::start();
     cluster
         .0
@@ -417,9 +417,9 @@ async fn ignored_failures_of_an_index_are_counted_separately() {
 
 /// The time of a failure is estimated if no container of the Pod has terminated (`getFinishedTime`).
 #[rstest]
-#[case::failed(false, json!({}), 1)]
-#[case::deleted(true, json!({}), 1)]
-#[case::deleted_with_an_index(
+#[case::failed_pod(false, json!({}), 1)]
+#[case::deleted_pod(true, json!({}), 1)]
+#[case::deleted_pod_of_an_index(
     true, json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2}), 1)]
 #[tokio::test(start_paused = true)]
 async fn pod_is_replaced_after_a_back_off(#[case] is_deleted: bool, #[case] spec: Value, #[case] pods: usize) {
@@ -483,8 +483,8 @@ async fn adopted_pod_gets_the_finalizer_and_is_counted() {
 }
 
 #[rstest]
-#[case::no_longer_selected(json!({"labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
-#[case::without_owner(json!({"ownerReferences": null, "labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
+#[case::no_longer_matching_labels(json!({"labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
+#[case::removed_owner_reference(json!({"ownerReferences": null, "labels": {"batch.kubernetes.io/controller-uid": "other"}}))]
 #[tokio::test(start_paused = true)]
 async fn released_pod_of_a_job_loses_the_finalizer(#[case] metadata: Value) {
     let cluster = without_kubelet(job(json!({}))).await;

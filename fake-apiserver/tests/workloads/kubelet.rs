@@ -51,15 +51,15 @@ async fn well_known_command_determines_the_container_state(
 }
 
 #[rstest]
-#[case::creating(PodScript::default(), "Always", 0.5, "Pending waiting ContainerCreating 0")]
+#[case::container_creating(PodScript::default(), "Always", 0.5, "Pending waiting ContainerCreating 0")]
 #[case::running(PodScript::default(), "Always", 1.5, "Running running 0")]
-#[case::running_without_an_end(PodScript::default(), "Always", 5000.0, "Running running 0")]
+#[case::running_indefinitely(PodScript::default(), "Always", 5000.0, "Running running 0")]
 #[case::succeeded(PodScript::default(), "Never", 2.5, "Succeeded terminated Completed 0")]
 #[case::failed(PodScript::default().exits_with(3), "Never", 2.5, "Failed terminated Error 0")]
 #[case::restarted_after_a_failure(PodScript::default().exits_with(3), "OnFailure", 2.5, "Running running 1")]
 #[case::slow_start(PodScript::default().starts_after(seconds(9)), "Always", 8.5, "Pending waiting ContainerCreating 0")]
 #[case::crash_loop(PodScript::default().crash_loop(), "Always", 5.0, "Running waiting CrashLoopBackOff 1")]
-#[case::second_crash_of_a_loop(PodScript::default().crash_loop(), "Always", 12.0, "Running waiting CrashLoopBackOff 2")]
+#[case::second_crash_of_a_crash_loop(PodScript::default().crash_loop(), "Always", 12.0, "Running waiting CrashLoopBackOff 2")]
 #[case::image_pull_error(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
 #[case::image_pull_back_off(PodScript::default().image_pull_error(), "Always", 20.0,
     "Pending waiting ImagePullBackOff 0")]
@@ -215,7 +215,7 @@ async fn nodes_are_chosen_by_pod_requirements() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logs_are_the_logs_of_the_pod_script() {
+async fn logs_come_from_the_pod_script() {
     let cluster = Cluster::start();
     cluster
         .0

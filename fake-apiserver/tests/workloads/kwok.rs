@@ -239,21 +239,21 @@ async fn stage_template_that_fails_is_reported_as_an_event() {
 }
 
 #[rstest]
-#[case::another_kind(stage("s", "Service", json!({})),
+#[case::unsupported_kind(stage("s", "Service", json!({})),
     "stages of v1 Service are not supported, only stages of Pods and Nodes")]
-#[case::cel(
+#[case::cel_selector(
     stage("s", "Pod", json!({"selector": {"matchExpressions": [{"cel": {"expression": "true"}}]}})),
     "cel expressions are not supported, use jq",
 )]
-#[case::apply(stage("s", "Pod", json!({"selector": {}, "steps": [{"apply": {}}]})), "apply steps are not supported")]
-#[case::function(
+#[case::apply_step(stage("s", "Pod", json!({"selector": {}, "steps": [{"apply": {}}]})), "apply steps are not supported")]
+#[case::template_function(
     stage("s", "Pod", json!({"selector": {}, "next": {"statusTemplate": "{{ env \"A\" }}"}})),
     "function \"env\" is not supported",
 )]
-#[case::field(stage("s", "Pod", json!({"selektor": {}})), "unknown field `selektor`")]
-#[case::another_object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "it is not of apiVersion")]
+#[case::unknown_field(stage("s", "Pod", json!({"selektor": {}})), "unknown field `selektor`")]
+#[case::not_a_stage(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "it is not of apiVersion")]
 #[tokio::test(start_paused = true)]
-async fn unsupported_parts_of_stages_are_refused_by_name(#[case] stage: Value, #[case] why: &str) {
+async fn error_for_an_unsupported_part_of_a_stage_contains_its_name(#[case] stage: Value, #[case] why: &str) {
     let cluster = Cluster::start();
     let error = cluster
         .0
@@ -278,7 +278,7 @@ async fn stage_with_a_very_long_query_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn weights_of_stages_may_have_any_size() {
+async fn stage_weights_may_have_any_size() {
     let cluster = Cluster::start();
     let stages = ["a", "b", "c"].map(|name| {
         let next = json!({"statusTemplate": "phase: Succeeded"});

@@ -31,7 +31,7 @@ async fn taints(cluster: &Cluster, node: &str) -> Vec<String> {
 
 #[rstest]
 #[case::not_ready("Ready", "False", &["not-ready:NoSchedule", "not-ready:NoExecute"])]
-#[case::lost("Ready", "Unknown", &["unreachable:NoSchedule", "unreachable:NoExecute"])]
+#[case::unreachable("Ready", "Unknown", &["unreachable:NoSchedule", "unreachable:NoExecute"])]
 #[case::pressure("MemoryPressure", "True", &["memory-pressure:NoSchedule"])]
 #[case::no_pressure("DiskPressure", "False", &[])]
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
 #[case::tolerated(json!([{"key": "gone", "operator": "Exists"}]), 5000.0, true)]
 #[case::tolerated_for_a_time(
     json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 58.0, true)]
-#[case::no_longer_tolerated(
+#[case::expired_toleration(
     json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]), 61.0, false)]
 #[case::toleration_of_another_value(json!([{"key": "gone", "value": "no", "effect": "NoExecute"}]), 0.0, false)]
 #[tokio::test(start_paused = true)]
@@ -245,11 +245,11 @@ async fn node_heartbeats_are_only_sent_if_enabled() {
 
 /// A Node without heartbeats is not lost. A Node is lost if its Lease was renewed and the renewals have ended.
 #[rstest]
-#[case::lease_is_missing(0, false)]
-#[case::lease_is_never_renewed(1, false)]
-#[case::lease_was_renewed(2, true)]
+#[case::missing_lease(0, false)]
+#[case::lease_without_renewals(1, false)]
+#[case::renewed_lease(2, true)]
 #[tokio::test(start_paused = true)]
-async fn node_is_only_lost_if_the_lease_was_renewed_before(#[case] renewals: u32, #[case] is_lost: bool) {
+async fn node_only_becomes_unreachable_after_its_lease_has_been_renewed(#[case] renewals: u32, #[case] is_lost: bool) {
     let workers = [Worker::NodeLifecycle];
     let cluster = Cluster::with(&workers);
     let now = cluster.0.now().to_string();
@@ -329,8 +329,8 @@ async fn pods_of_a_node_that_never_existed_are_kept() {
 }
 
 #[rstest]
-#[case::lost(true, true)]
-#[case::ready(false, false)]
+#[case::unreachable_node(true, true)]
+#[case::ready_node(false, false)]
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_of_a_node_out_of_service_are_removed(#[case] is_lost: bool, #[case] removed: bool) {
     let cluster = with_a_pod().await;
@@ -360,7 +360,7 @@ async fn terminating_pods_of_a_node_out_of_service_are_removed(#[case] is_lost: 
 #[case::taint_with_an_old_time(json!("2020-01-01T00:00:00Z"), 58.0, true)]
 #[case::taint_with_an_old_time_later(json!("2020-01-01T00:00:00Z"), 62.0, false)]
 #[tokio::test(start_paused = true)]
-async fn toleration_seconds_start_when_the_pod_has_the_taint(
+async fn toleration_seconds_start_when_the_controller_observes_the_taint(
     #[case] added: Value,
     #[case] after: f64,
     #[case] stays: bool,

@@ -90,8 +90,8 @@ async fn nodes_have_addresses_and_a_version() {
 }
 
 #[rstest]
-#[case::another_port(json!({"containers": on_port(81)}), "Running", "", "")]
-#[case::same_port(
+#[case::port_that_is_free(json!({"containers": on_port(81)}), "Running", "", "")]
+#[case::port_that_is_in_use(
     json!({"containers": on_port(80)}), "Failed", "NodePorts",
     "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
 )]
@@ -99,7 +99,7 @@ async fn nodes_have_addresses_and_a_version() {
     json!({"containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": "8"}}}]}), "Failed",
     "OutOfcpu", "Node didn't have enough resource: cpu, requested: 8000, used: 500, capacity: 8000",
 )]
-#[case::another_node(
+#[case::node_selector_of_another_node(
     json!({"nodeSelector": {"disk": "ssd"}}), "Failed", "NodeAffinity",
     "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
 )]
@@ -130,7 +130,7 @@ async fn kubelet_rejects_assigned_pods_that_do_not_fit(
 
 #[rstest]
 #[case::host_ports(json!({"containers": on_port(80)}), "node(s) didn't have free ports for the requested pod ports")]
-#[case::number_of_pods(json!({}), "Too many pods")]
+#[case::maximum_number_of_pods(json!({}), "Too many pods")]
 #[tokio::test(start_paused = true)]
 async fn pod_waits_until_another_pod_is_removed(#[case] spec: Value, #[case] why: &str) {
     let cluster = Cluster::start();
@@ -178,7 +178,7 @@ async fn new_node_gets_an_address_that_no_other_node_has() {
 
 /// The Event keeps its name, its count and the time of its first occurrence, as in client-go.
 #[tokio::test(start_paused = true)]
-async fn event_that_was_deleted_is_written_again() {
+async fn deleted_event_is_recreated() {
     let cluster = Cluster::start();
     let node = async |name: &str| {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});

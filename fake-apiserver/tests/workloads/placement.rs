@@ -59,7 +59,7 @@ fn required(kind: &str, term: Value) -> Value {
         {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}}]}}}), "c",
 )]
 #[case::in_the_zone_of_its_own_replicas(required("podAffinity", term("web", "zone")), "a")]
-#[case::no_matching_pod(
+#[case::missing_pod(
     required("podAffinity", term("none", "zone")),
     "0/3 nodes are available: 3 node(s) didn't match pod affinity rules. preemption: 0/3 nodes are available: 3 \
      Preemption is not helpful for scheduling."
@@ -188,8 +188,8 @@ async fn pod_preempts_others_of_lower_priority(
 
 /// A Pod that waits for another Pod is scheduled when that Pod exists on a node, or gets a matching label.
 #[rstest]
-#[case::created("db", "db")]
-#[case::relabelled("other", "db")]
+#[case::matching_pod_is_created("db", "db")]
+#[case::pod_is_relabelled("other", "db")]
 #[tokio::test(start_paused = true)]
 async fn pending_pod_is_scheduled_once_its_affinity_is_satisfied(#[case] app: &str, #[case] label: &str) {
     let cluster = zones().await;
@@ -223,8 +223,8 @@ async fn pending_pod_is_scheduled_once_other_pods_reduce_the_skew() {
 
 /// The taint of node `c`, which the Pod does not tolerate, excludes zone `y` if taints are honored.
 #[rstest]
-#[case::ignored("Ignore", false)]
-#[case::honored("Honor", true)]
+#[case::ignore("Ignore", false)]
+#[case::honor("Honor", true)]
 #[tokio::test(start_paused = true)]
 async fn spread_counts_tainted_nodes_depending_on_the_policy(#[case] policy: &str, #[case] is_placed: bool) {
     let cluster = zones().await;

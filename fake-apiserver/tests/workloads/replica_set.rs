@@ -195,7 +195,7 @@ fn patches(cluster: &Cluster, end: &str) -> Vec<Value> {
 
 /// Other owners are not part of the requests, so an owner that is added at the same time is kept.
 #[tokio::test(start_paused = true)]
-async fn adoption_and_release_only_patch_the_own_reference() {
+async fn adoption_and_release_only_patch_the_own_owner_reference() {
     let cluster = Cluster::start();
     let map = cluster
         .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}))
@@ -229,7 +229,7 @@ async fn adoption_and_release_only_patch_the_own_reference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubelet_sends_the_uid_in_patches_of_the_status() {
+async fn kubelet_status_patches_contain_the_uid() {
     let cluster = Cluster::start();
     let created = cluster.create(pod("mine")).await;
     cluster.pass(3.0).await;

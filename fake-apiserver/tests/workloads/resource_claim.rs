@@ -78,7 +78,7 @@ async fn pod_gets_a_claim_from_its_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_template_is_reported_and_awaited() {
+async fn missing_claim_template_is_reported_until_it_is_created() {
     let cluster = Cluster::start();
     pod(&cluster, "p", json!({"name": "gpu", "resourceClaimTemplateName": "t"})).await;
     cluster.pass(1.0).await;
@@ -94,8 +94,8 @@ async fn missing_template_is_reported_and_awaited() {
 
 /// A generated claim is deleted when its Pod has ended; another claim only loses its allocation.
 #[rstest]
-#[case::generated(true)]
-#[case::own(false)]
+#[case::generated_claim(true)]
+#[case::existing_claim(false)]
 #[tokio::test(start_paused = true)]
 async fn allocated_claim_is_reserved_until_the_pod_ends(#[case] is_generated: bool) {
     let cluster = Cluster::start();
@@ -134,7 +134,7 @@ async fn allocated_claim_is_reserved_until_the_pod_ends(#[case] is_generated: bo
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_claim_stays_while_a_pod_uses_it() {
+async fn deleted_claim_is_kept_while_a_pod_uses_it() {
     let cluster = Cluster::start();
     template(&cluster).await;
     pod(&cluster, "p", json!({"name": "gpu", "resourceClaimTemplateName": "t"})).await;

@@ -55,11 +55,11 @@ async fn new_service_cidr_becomes_ready_and_gets_a_finalizer() {
 #[rstest]
 #[case::without_addresses(&[], "", 11.0, true)]
 #[case::within_the_grace_period(&[], "", 5.0, false)]
-#[case::address_inside(&["10.9.0.7"], "", 60.0, false)]
-#[case::address_outside(&["10.10.0.7"], "", 11.0, true)]
-#[case::address_in_another_range(&["10.9.0.7"], "10.9.0.0/25", 11.0, true)]
-#[case::larger_range(&["10.9.0.7"], "10.0.0.0/8", 11.0, true)]
-#[case::range_next_to_it(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
+#[case::address_in_the_range(&["10.9.0.7"], "", 60.0, false)]
+#[case::address_outside_the_range(&["10.10.0.7"], "", 11.0, true)]
+#[case::address_also_in_another_range(&["10.9.0.7"], "10.9.0.0/25", 11.0, true)]
+#[case::address_also_in_a_larger_range(&["10.9.0.7"], "10.0.0.0/8", 11.0, true)]
+#[case::adjacent_range(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
 #[tokio::test(start_paused = true)]
 async fn deleted_service_cidr_is_removed_if_no_ip_address_needs_the_range(
     #[case] addresses: &[&str],

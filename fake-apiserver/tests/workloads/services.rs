@@ -335,7 +335,7 @@ async fn named_target_port_may_belong_to_a_sidecar(#[case] restart_policy: Value
 }
 
 #[tokio::test(start_paused = true)]
-async fn host_name_of_a_pod_is_published_by_any_service_that_is_its_subdomain() {
+async fn endpoints_contain_the_host_names_of_pods_if_the_service_is_their_subdomain() {
     let cluster = Cluster::with(&[Worker::Endpoints]);
     let mut named = running_pod("one", true);
     (named["spec"]["hostname"], named["spec"]["subdomain"]) = (json!("first"), json!("web"));
@@ -389,7 +389,7 @@ async fn disruption_budget_without_a_selector_has_a_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disruption_budget_counts_ended_pods_as_expected() {
+async fn disruption_budget_includes_ended_pods_in_the_expected_pods() {
     let cluster = Cluster::with(&[Worker::Disruption]);
     let mut ended = running_pod("ended", false);
     ended["status"]["phase"] = json!("Succeeded");
@@ -406,7 +406,7 @@ async fn disruption_budget_counts_ended_pods_as_expected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disruption_budget_fails_for_pods_of_a_controller_without_scale() {
+async fn disruption_budget_fails_for_pods_of_a_controller_without_a_scale_subresource() {
     let cluster = Cluster::start();
     cluster
         .create(json!({
@@ -455,7 +455,7 @@ async fn pod_without_the_named_port_is_not_in_the_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_sorted_as_texts() {
+async fn addresses_are_sorted_as_strings() {
     let cluster = Cluster::with(&[Worker::Endpoints]);
     let pod = |name: &str, address: &str| {
         let mut pod = running_pod(name, true);
@@ -521,7 +521,7 @@ async fn mirrored_slice_with_changed_ports_is_updated() {
 
 /// Services have the family IPv4.
 #[rstest]
-#[case::both(json!([{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]), json!("10.0.0.1"))]
+#[case::both_families(json!([{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]), json!("10.0.0.1"))]
 #[case::other_family(json!([{"ip": "fd00::1"}]), Value::Null)]
 #[tokio::test(start_paused = true)]
 async fn addresses_have_the_family_of_the_service(#[case] addresses: Value, #[case] expected: Value) {
@@ -542,14 +542,14 @@ async fn addresses_have_the_family_of_the_service(#[case] addresses: Value, #[ca
 }
 
 #[rstest]
-#[case::no_pods(json!({}), "NoPods", "No matching pods found")]
-#[case::unmanaged(json!({"app": "web"}), "UnmanagedPods",
+#[case::missing_pods(json!({}), "NoPods", "No matching pods found")]
+#[case::unmanaged_pods(json!({"app": "web"}), "UnmanagedPods",
     "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{app: web,},\
      MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, the status of the PDB \
      cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
      \".spec.minAvailable\" field of the PDB to an integer value.")]
 #[tokio::test(start_paused = true)]
-async fn unusual_pods_of_a_disruption_budget_are_reported(
+async fn missing_or_unmanaged_pods_of_a_disruption_budget_are_reported(
     #[case] labels: Value,
     #[case] reason: &str,
     #[case] message: &str,
@@ -564,7 +564,7 @@ async fn unusual_pods_of_a_disruption_budget_are_reported(
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_that_was_evicted_but_not_deleted_is_reported_and_counted_again() {
+async fn evicted_pod_that_is_not_deleted_in_time_is_reported_and_counted_again() {
     let cluster = Cluster::with(&[Worker::Disruption]);
     cluster.0.load([running_pod("one", true)]).expect("the Pod is valid");
     let selector = json!({"matchLabels": {"app": "web"}});
@@ -632,10 +632,13 @@ async fn disruption_budget_uses_the_scale_of_a_custom_resource(#[case] has_scale
 }
 
 #[rstest]
-#[case::by_scheduler("PreemptionByScheduler", "False")]
-#[case::by_kubelet("TerminationByKubelet", "True")]
+#[case::preempted_by_the_scheduler("PreemptionByScheduler", "False")]
+#[case::terminated_by_the_kubelet("TerminationByKubelet", "True")]
 #[tokio::test(start_paused = true)]
-async fn stale_disruption_condition_of_a_pod_is_reset(#[case] reason: &str, #[case] expected: &str) {
+async fn stale_disruption_condition_is_reset_unless_the_kubelet_has_set_it(
+    #[case] reason: &str,
+    #[case] expected: &str,
+) {
     let cluster = Cluster::with(&[Worker::Disruption]);
     let mut pod = running_pod("one", true);
     pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": reason,
@@ -679,10 +682,10 @@ async fn slices_only_contain_pods_of_existing_nodes(#[case] spec: Value, #[case]
 }
 
 #[rstest]
-#[case::any("", Value::Null)]
-#[case::close("PreferClose", json!({"forZones": [{"name": "x"}]}))]
-#[case::zone("PreferSameZone", json!({"forZones": [{"name": "x"}]}))]
-#[case::node("PreferSameNode", json!({"forZones": [{"name": "x"}], "forNodes": [{"name": "n"}]}))]
+#[case::unset("", Value::Null)]
+#[case::prefer_close("PreferClose", json!({"forZones": [{"name": "x"}]}))]
+#[case::prefer_same_zone("PreferSameZone", json!({"forZones": [{"name": "x"}]}))]
+#[case::prefer_same_node("PreferSameNode", json!({"forZones": [{"name": "x"}], "forNodes": [{"name": "n"}]}))]
 #[tokio::test(start_paused = true)]
 async fn endpoints_have_hints_for_the_traffic_distribution(#[case] distribution: &str, #[case] hints: Value) {
     let cluster = Cluster::with(&[Worker::Endpoints]);
@@ -710,7 +713,7 @@ async fn endpoints_have_hints_for_the_traffic_distribution(#[case] distribution:
 
 /// Each controller of kube-controller-manager has its own service account.
 #[tokio::test(start_paused = true)]
-async fn writes_are_sent_by_the_accounts_of_kubernetes() {
+async fn controllers_use_the_same_service_accounts_as_in_kubernetes() {
     let cluster = Cluster::start();
     cluster.create(service(json!({}))).await;
     let mut outside = service(json!({"selector": null}));

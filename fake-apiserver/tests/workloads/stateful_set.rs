@@ -358,7 +358,7 @@ async fn ordered_scale_down_only_removes_an_unready_pod_without_an_unready_prede
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_pod_with_a_name_of_a_stateful_set_is_not_reported() {
+async fn foreign_pod_with_the_name_of_a_stateful_set_pod_does_not_cause_an_event() {
     let cluster = Cluster::start();
     let mut foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"}});
     foreign["spec"] = template("db")["spec"].clone();
@@ -369,7 +369,7 @@ async fn foreign_pod_with_a_name_of_a_stateful_set_is_not_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn label_with_the_name_of_a_pod_is_restored() {
+async fn pod_name_label_is_restored() {
     let cluster = Cluster::start();
     cluster.create(set(json!({"replicas": 1}))).await;
     cluster.pass(5.0).await;
@@ -414,7 +414,7 @@ async fn missing_claim_of_a_pending_pod_is_created_without_an_event_about_the_po
 #[case("Pending", Value::Null)]
 #[case("Running", json!(1))]
 #[tokio::test(start_paused = true)]
-async fn ready_replicas_of_a_stateful_set_are_running(#[case] phase: &str, #[case] ready: Value) {
+async fn only_running_pods_count_as_ready_replicas_of_a_stateful_set(#[case] phase: &str, #[case] ready: Value) {
     let cluster = Cluster::with(&[Worker::StatefulSet]);
     cluster.create(set(json!({"replicas": 1}))).await;
     cluster.pass(0.1).await;
@@ -425,7 +425,7 @@ async fn ready_replicas_of_a_stateful_set_are_running(#[case] phase: &str, #[cas
 
 /// A percentage is rounded down since Kubernetes 1.37 uses this field.
 #[tokio::test(start_paused = true)]
-async fn maximum_of_unavailable_pods_is_rounded_down() {
+async fn max_unavailable_percentage_is_rounded_down() {
     let server = ApiServer::builder()
         .workers(Worker::ALL)
         .kubernetes_version(KubernetesVersion::V1_37);

@@ -211,8 +211,8 @@ async fn deleted_attributes_class_is_removed_once_no_claim_references_it() {
 
 /// A claim is in use from the time at which a Pod with it is scheduled until that Pod is removed.
 #[rstest]
-#[case::finished(json!({"restartPolicy": "Never"}), true)]
-#[case::unscheduled(json!({"nodeSelector": {"zone": "none"}}), false)]
+#[case::finished_pod(json!({"restartPolicy": "Never"}), true)]
+#[case::unscheduled_pod(json!({"nodeSelector": {"zone": "none"}}), false)]
 #[tokio::test(start_paused = true)]
 async fn claim_is_protected_while_a_scheduled_pod_exists(#[case] spec: Value, #[case] is_used: bool) {
     let cluster = Cluster::start();
@@ -315,9 +315,9 @@ async fn foreign_claim_is_not_used_for_an_ephemeral_volume() {
 
 /// The scheduler checks claims before it examines Nodes (`VolumeBinding.PreFilter`).
 #[rstest]
-#[case::unbound(Some("Pending"), "pod has unbound immediate PersistentVolumeClaims")]
-#[case::missing(None, "persistentvolumeclaim \"data\" not found")]
-#[case::lost(
+#[case::unbound_claim(Some("Pending"), "pod has unbound immediate PersistentVolumeClaims")]
+#[case::missing_claim(None, "persistentvolumeclaim \"data\" not found")]
+#[case::lost_claim(
     Some("Lost"),
     "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"gone\""
 )]
@@ -360,7 +360,7 @@ async fn pod_with_an_unusable_claim_is_unschedulable(#[case] phase: Option<&str>
 /// A local volume is only usable on its Node.
 #[rstest]
 #[case::existing_node("b", "b")]
-#[case::no_node(
+#[case::missing_node(
     "z",
     "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. preemption: \
     0/2 nodes are available: 2 Preemption is not helpful for scheduling."
@@ -433,10 +433,10 @@ fn data(spec: Value) -> Value {
 
 /// A claim that names a volume is only bound to it if the volume is suitable (`checkVolumeSatisfyClaim`).
 #[rstest]
-#[case::size(json!({"capacity": {"storage": "500Mi"}}), "requested PV is too small")]
-#[case::class(json!({"storageClassName": "slow"}), "storageClassName does not match")]
-#[case::mode(json!({"volumeMode": "Block"}), "incompatible volumeMode")]
-#[case::access(json!({"accessModes": ["ReadOnlyMany"]}), "incompatible accessMode")]
+#[case::insufficient_size(json!({"capacity": {"storage": "500Mi"}}), "requested PV is too small")]
+#[case::another_storage_class(json!({"storageClassName": "slow"}), "storageClassName does not match")]
+#[case::another_volume_mode(json!({"volumeMode": "Block"}), "incompatible volumeMode")]
+#[case::another_access_mode(json!({"accessModes": ["ReadOnlyMany"]}), "incompatible accessMode")]
 #[tokio::test(start_paused = true)]
 async fn requested_volume_must_satisfy_the_claim(#[case] spec: Value, #[case] why: &str) {
     let cluster = Cluster::start();
@@ -497,7 +497,7 @@ async fn bound_claim_loses_a_volume_that_refers_to_another_claim(
 }
 
 #[tokio::test(start_paused = true)]
-async fn claim_waits_for_the_pod_that_uses_it() {
+async fn events_of_a_waiting_claim_name_its_unscheduled_pods() {
     let cluster = Cluster::start();
     class(&cluster, "WaitForFirstConsumer").await;
     claim(&cluster).await;
@@ -526,7 +526,7 @@ async fn claim_waits_for_the_pod_that_uses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn external_provisioning_is_announced() {
+async fn waiting_for_an_external_provisioner_is_reported() {
     let cluster = Cluster::start();
     class(&cluster, "Immediate").await;
     claim(&cluster).await;
@@ -545,7 +545,7 @@ async fn external_provisioning_is_announced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn protection_finalizers_are_added_again() {
+async fn removed_protection_finalizers_are_added_again() {
     let cluster = Cluster::start();
     cluster.create(volume(json!({}))).await;
     cluster.create(data(json!({}))).await;
@@ -598,8 +598,8 @@ async fn quota_counts_the_allocated_size_of_a_claim() {
 }
 
 #[rstest]
-#[case::volume_last(false)]
-#[case::class_last(true)]
+#[case::volume_is_created_last(false)]
+#[case::class_is_created_last(true)]
 #[tokio::test(start_paused = true)]
 async fn pod_is_scheduled_if_its_volume_or_class_appears_later(#[case] is_class_last: bool) {
     let cluster = Cluster::start();
