@@ -37,7 +37,7 @@ impl On {
 
 /// A Web is created, becomes ready, is scaled, and is deleted.
 #[rstest]
-fn no_fault_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On) {
+fn operator_survives_every_fault(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let scenario = async move |cluster: &TestCluster| {
         on.start(cluster);
         cluster.create(web("shop", 2)).await;
@@ -67,7 +67,7 @@ fn no_fault_breaks_the_operator(#[values(On::Informer, On::KubeRuntime)] on: On)
 
 /// A Document is published, changed and withdrawn; the register keeps the entry of the other Document.
 #[test]
-fn no_fault_breaks_the_publisher() {
+fn publisher_survives_every_fault() {
     explore(async |cluster: &TestCluster| {
         cluster.controller("publisher", document::run);
         cluster.create(document("readme", "Read me")).await;

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_seed_jitter_is_fixed_while_the_clock_is_paused() {
+    async fn jitter_without_a_seed_is_fixed_while_the_clock_is_paused() {
         let draw = || Jitter::new(0, "pods").next();
         assert_eq!(draw(), draw());
         tokio::time::resume();

@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_without_an_object_of_the_batch_in_progress_removes_the_object() {
+    fn object_of_the_batch_in_progress_is_removed_if_a_new_list_lacks_it() {
         let intake = Intake {
             queue: Arc::new(DeltaQueue::new(QueueOrder::ByObject)),
             source: 0,

@@ -397,8 +397,8 @@ mod tests {
     #[case("app notin (web,api)", "app=api", false)]
     #[case("!app", "app=api", false)]
     #[case("app", "tier=x", false)]
-    #[case::number("size > 3", "size=1", true)]
-    #[case::not_a_selector("app in web", "app=api", true)]
+    #[case::unsupported_operator_matches_all_labels("size > 3", "size=1", true)]
+    #[case::invalid_selector_matches_all_labels("app in web", "app=api", true)]
     fn parsed_selector_matches_labels(#[case] selector: &str, #[case] labels: &str, #[case] expected: bool) {
         let labels: BTreeMap<_, _> = labels
             .split(',')

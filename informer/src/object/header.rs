@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_left_to_serde_json() {
+    fn deeply_nested_headers_are_read_by_serde_json() {
         for (depth, is_usual) in [(60, true), (100, false)] {
             let text = format!("{{\"spec\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
             assert_eq!(Header::scan(text.as_bytes()).is_ok(), is_usual, "{depth}");

@@ -17,7 +17,7 @@ struct Work {
 const KEYS: u32 = 4;
 
 #[test]
-fn queue_loses_no_change_and_gives_no_key_to_two_workers() {
+fn queue_neither_loses_changes_nor_returns_a_key_to_two_workers() {
     for seed in 0..400 {
         let builder = WorkQueue::builder();
         let queue = if seed % 2 == 0 { builder } else { builder.by_priority() }.build();

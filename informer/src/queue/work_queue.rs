@@ -702,7 +702,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn key_that_is_forgotten_by_its_user_does_not_keep_its_slot() {
+    async fn forgotten_key_releases_its_slot() {
         let queue = WorkQueue::new();
         for key in 0..10 {
             queue.add_rate_limited(key);

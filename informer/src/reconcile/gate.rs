@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn key_that_is_held_back_too_long_fails_despite_the_sweep_of_old_writes() {
+    async fn key_held_back_too_long_fails_even_if_old_writes_are_swept() {
         let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache);
         let sweeping = Arc::clone(&gate);

@@ -336,7 +336,7 @@ mod tests {
     #[case::version_and_deletion_without_a_version([version("9"), gone("", "u")], &[version("9"), gone("9", "u")])]
     #[case::deletions_of_two_objects([gone("7", "u"), gone("9", "v")], &[gone("9", "u"), gone("9", "v")])]
     #[case::deletions_of_one_object([gone("7", "u"), gone("9", "u")], &[gone("9", "u")])]
-    #[case::deletion_with_its_completion([deleted("9", "u"), gone("7", "u")], &[gone("9", "u")])]
+    #[case::deletion_and_its_completion([deleted("9", "u"), gone("7", "u")], &[gone("9", "u")])]
     #[case::deletion_of_a_lower_version([deleted("7", "u"), gone("9", "u")], &[gone("9", "u")])]
     #[case::unknown_create_and_deletions([unknown(About::Made), unknown(About::Deleted)],
         &[unknown(About::Made), unknown(About::Deleted)])]

@@ -140,12 +140,12 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::unknown_field_is_kept(json!({"a": 1, "x": 2}), json!({"a": 1}), json!({"a": 3}), json!({"a": 3, "x": 2}))]
-    #[case::absent_field_is_not_added(json!({}), json!({"list": []}), json!({"list": [], "b": 1}), json!({"b": 1}))]
+    #[case::unknown_field(json!({"a": 1, "x": 2}), json!({"a": 1}), json!({"a": 3}), json!({"a": 3, "x": 2}))]
+    #[case::empty_list_instead_of_an_absent_field(json!({}), json!({"list": []}), json!({"list": [], "b": 1}), json!({"b": 1}))]
     #[case::removed_field(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1}))]
-    #[case::items_of_lists(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
+    #[case::changed_and_added_items(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
         json!([{"a": 5, "x": 2}, {"a": 6}]))]
-    #[case::shorter_lists(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
+    #[case::removed_item(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
     #[case::inserted_item(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 0}, {"a": 1}]),
         json!([{"a": 0}, {"a": 1}]))]
     #[case::inserted_item_and_changed_item(json!([{"name": "a", "x": 2}]), json!([{"name": "a"}]),

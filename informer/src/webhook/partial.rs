@@ -214,7 +214,7 @@ mod tests {
     #[case::enumeration(json!({"color": "Blue"}), json!({"color": "Blue", "is_open": false}))]
     #[case::empty_map_and_list(json!({"labels": {}, "parts": []}),
         json!({"labels": {}, "parts": [], "is_open": false}))]
-    fn missing_fields_are_removed_from_the_result(#[case] object: Value, #[case] wanted: Value) {
+    fn stand_ins_for_missing_fields_are_removed_from_the_result(#[case] object: Value, #[case] wanted: Value) {
         assert_eq!(through(&object), wanted);
     }
 

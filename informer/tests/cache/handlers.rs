@@ -242,7 +242,7 @@ async fn key_is_enqueued_once_per_event_and_replays_are_marked() {
 }
 
 #[test]
-fn label_predicate_uses_the_newest_state() {
+fn label_predicate_checks_the_newest_state() {
     let selector = kube::core::Selector::from(kube::core::Expression::Equal("app".into(), "web".into()));
     let is_web = predicates::label_selector::<Pod>(selector);
     assert!(is_web.passes(&updated(&json!({}))));

@@ -45,7 +45,7 @@ async fn relist_requests_the_last_version_or_newer_without_pages() {
 #[case::gone(failing(410, "Gone"))]
 #[case::too_large(too_large())]
 #[tokio::test(start_paused = true)]
-async fn expired_version_causes_an_immediate_list_of_the_newest_version(#[case] answer: Answer) {
+async fn expired_list_is_retried_immediately_with_the_newest_version(#[case] answer: Answer) {
     let script = Script::new([
         list(7, &[("a", 3)]),
         error_event(&[], 410, "Expired"),
@@ -113,7 +113,7 @@ async fn pages_are_joined_into_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_page_causes_one_full_list_with_the_first_version() {
+async fn expired_page_is_replaced_by_a_full_list_with_the_first_version() {
     let script = Script::new([
         page(7, &[("a", 3)], "one"),
         failing(410, "Expired"),

@@ -40,17 +40,17 @@ async fn told_after(second: Vec<Answer>) -> (Vec<String>, Vec<String>) {
 #[case::number_as_metadata(format!(r#"{LIST}[{A},{{"metadata":5}}]}}"#))]
 #[case::number_as_name(format!(r#"{LIST}[{A},{{"metadata":{{"name":5}}}}]}}"#))]
 #[case::number_as_items(format!("{LIST}5}}"))]
-#[case::cut_in_an_item(format!(r#"{LIST}[{A},{{"metadata":{{"na"#))]
-#[case::cut_after_an_item(format!("{LIST}[{A}"))]
-#[case::cut_before_its_end(format!("{LIST}[{A}]"))]
+#[case::truncated_in_an_item(format!(r#"{LIST}[{A},{{"metadata":{{"na"#))]
+#[case::truncated_after_an_item(format!("{LIST}[{A}"))]
+#[case::truncated_before_the_last_brace(format!("{LIST}[{A}]"))]
 #[case::two_lists(format!("{LIST}[{A}]}}{LIST}[{A}]}}"))]
 #[case::html_page(" <html>502</html>".to_owned())]
 #[case::empty_body(String::new())]
 #[case::status_object(r#"{"kind":"Status","metadata":{},"status":"Failure"}"#.to_owned())]
-#[case::object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
+#[case::single_object(r#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"9"}}"#.to_owned())]
 #[case::empty_object("{}".to_owned())]
 #[tokio::test(start_paused = true)]
-async fn unreadable_list_reports_no_deletion(#[case] text: String) {
+async fn malformed_list_does_not_delete_cached_objects(#[case] text: String) {
     let (told, stored) = told_after(vec![Answer::Text(text)]).await;
     assert_eq!(told, ["initial a", "initial b", "updated a"]);
     assert_eq!(stored, ["a@8", "b@4"]);
@@ -80,7 +80,7 @@ async fn list_without_items_is_empty(#[case] text: &str) {
 #[case::blank_lines("\n\n\n")]
 #[case::truncated_event("{\"type\":\"ADDED\",\"obj")]
 #[tokio::test(start_paused = true)]
-async fn unreadable_watch_is_resumed_or_causes_a_list(#[case] line: &str) {
+async fn malformed_watch_stream_is_resumed_or_relisted(#[case] line: &str) {
     let text = format!("{line}{}", lines(&[("ADDED", "c", 10)]));
     let after = [list(7, &[]), Answer::Silent(text), list(10, &[("c", 10)]), silent(&[])];
     let script = Script::new(after);

@@ -46,8 +46,8 @@ impl ResourceEventHandler<ConfigMap> for Slow {
 }
 
 #[rstest]
-#[case::arrival(QueueOrder::Arrival)]
-#[case::by_object(QueueOrder::ByObject)]
+#[case::in_arrival_order(QueueOrder::Arrival)]
+#[case::grouped_by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
 async fn handlers_receive_every_change(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder().object(config_map("a")).start();
@@ -98,10 +98,10 @@ async fn every_handler_receives_deletions(cluster: TestCluster) {
 
 /// kube-runtime's watcher does not report objects that are missing from a new list.
 #[rstest]
-#[case::arrival(QueueOrder::Arrival)]
-#[case::by_object(QueueOrder::ByObject)]
+#[case::in_arrival_order(QueueOrder::Arrival)]
+#[case::grouped_by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
-async fn unseen_deletion_is_delivered_after_the_next_list(#[case] order: QueueOrder) {
+async fn unobserved_deletion_is_delivered_after_the_next_list(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder()
         .object(config_map("a"))
         .object(config_map("b"))
@@ -214,7 +214,7 @@ async fn handler_has_synced_after_the_initial_list(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn handler_that_fails_or_panics_receives_the_next_event(cluster: TestCluster) {
+async fn handler_receives_the_next_event_after_an_error_or_a_panic(cluster: TestCluster) {
     struct Bad(Told);
     impl ResourceEventHandler<ConfigMap> for Bad {
         async fn on_add(&self, object: &CachedObject<ConfigMap>, _: bool) -> Result<(), HandlerError> {

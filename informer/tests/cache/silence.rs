@@ -10,7 +10,7 @@ use crate::script::{Answer, Script, ending, lines, list, options, page, silent, 
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_does_not_open_within_30_s_causes_a_list() {
+async fn watch_that_does_not_open_within_30_s_causes_a_relist() {
     let script = Script::new([list(7, &[("a", 3)]), Answer::Never, list(9, &[("b", 9)]), silent(&[])]);
     let (informer, asked) = script.run_for(40).await;
     let expected = ["0.0 watch \"7\"", "30.8 list \"7\" limit=0", "30.8 watch \"9\""];
@@ -28,10 +28,13 @@ async fn streaming_list_that_does_not_open_in_time_is_replaced_by_a_list() {
 }
 
 #[rstest]
-#[case::no_answer(Answer::Never)]
-#[case::half_a_page(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
+#[case::no_response(Answer::Never)]
+#[case::incomplete_page(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
 #[tokio::test(start_paused = true)]
-async fn page_without_data_for_a_minute_is_requested_again(#[case] answer: Answer, #[values(true, false)] first: bool) {
+async fn page_that_receives_no_data_for_a_minute_is_requested_again(
+    #[case] answer: Answer,
+    #[values(true, false)] first: bool,
+) {
     let before = if first {
         vec![]
     } else {
@@ -46,7 +49,7 @@ async fn page_without_data_for_a_minute_is_requested_again(#[case] answer: Answe
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_page_fails_after_five_minutes() {
+async fn slow_page_is_requested_again_after_five_minutes() {
     let trickle = Answer::Endless(Duration::from_secs(50), " ".to_owned());
     let script = Script::new([trickle, list(8, &[("b", 8)]), silent(&[])]);
     let (_, asked) = script.run_for(310).await;
@@ -54,7 +57,7 @@ async fn slow_page_fails_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_limits_follow_request_timeout() {
+async fn time_limits_are_derived_from_the_request_timeout() {
     let mut options = options();
     options.request_timeout = Duration::from_secs(4);
     let script = Script::new([Answer::Never, list(7, &[]), Answer::Never, list(8, &[]), silent(&[])]);
@@ -69,14 +72,14 @@ async fn time_limits_follow_request_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_without_bookmarks_is_reopened_after_three_minutes() {
+async fn watch_is_reopened_three_minutes_after_the_last_bookmark() {
     let script = Script::new([list(7, &[]), silent(&[("BOOKMARK", "", 8)]), silent(&[])]);
     let (_, asked) = script.run_for(200).await;
     assert_eq!(asked[1..], ["0.0 watch \"7\"", "180.0 watch \"8\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_watches_without_bookmarks_cause_a_list() {
+async fn second_watch_without_bookmarks_causes_a_relist() {
     let script = Script::new([
         list(7, &[]),
         silent(&[("BOOKMARK", "", 8)]),
@@ -97,7 +100,7 @@ async fn two_watches_without_bookmarks_cause_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_stream_without_an_end_bookmark_is_replaced_by_a_list_after_a_minute() {
+async fn busy_streaming_list_without_an_end_bookmark_is_replaced_by_a_list_after_a_minute() {
     let busy = Answer::Endless(Duration::from_secs(7), lines(&[("MODIFIED", "a", 5)]));
     let script = Script::streaming([busy, list(7, &[("a", 5)]), silent(&[])]);
     let (informer, asked) = script.run_for(70).await;
@@ -107,7 +110,7 @@ async fn busy_stream_without_an_end_bookmark_is_replaced_by_a_list_after_a_minut
 }
 
 #[tokio::test(start_paused = true)]
-async fn stream_that_always_breaks_is_retried_with_pauses_and_replaced_by_a_list() {
+async fn streaming_list_that_always_breaks_is_retried_with_pauses_and_replaced_by_a_list() {
     let cut = std::iter::repeat_n(ending(&[("ADDED", "a", 3)]), 8);
     let script = Script::streaming(cut.chain([list(7, &[("a", 3)]), silent(&[])]));
     let (informer, asked) = script.run_for(70).await;

@@ -19,7 +19,7 @@ use crate::support::{Told, stored};
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn factory_has_one_informer_per_typed_dynamic_and_metadata_type(cluster: TestCluster) {
+async fn factory_has_one_informer_for_each_typed_dynamic_and_metadata_type(cluster: TestCluster) {
     cluster.create(pod("web-0").label("app", "web")).await;
     let factory = SharedInformerFactory::new(cluster.client());
     let (one, other) = (factory.informer::<Pod>(), factory.informer::<Pod>());
@@ -201,10 +201,12 @@ async fn every_storage_returns_the_same_objects(#[case] storage: Storage) {
 }
 
 #[rstest]
-#[case::fails(|| Err("the object is refused"))]
-#[case::panics(|| panic!("the object is refused"))]
+#[case::transform_fails(|| Err("the object is refused"))]
+#[case::transform_panics(|| panic!("the object is refused"))]
 #[tokio::test(start_paused = true)]
-async fn untransformable_object_is_dropped_and_others_are_kept(#[case] refuse: fn() -> Result<(), &'static str>) {
+async fn object_that_cannot_be_transformed_is_dropped_and_others_are_kept(
+    #[case] refuse: fn() -> Result<(), &'static str>,
+) {
     let source = FakeSource::new();
     for name in ["a", "b"] {
         source.add(serde_json::json!({"metadata": {"name": name}}));
@@ -388,7 +390,7 @@ async fn index_is_updated_by_a_new_list(#[case] changed: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unseen_recreation_is_an_update() {
+async fn unobserved_recreation_is_delivered_as_an_update() {
     let (source, told) = (FakeSource::new(), Told::default());
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);

@@ -52,8 +52,8 @@ async fn relist_streams_from_the_last_version() {
 }
 
 #[rstest]
-#[case::invalid(failing(422, "Invalid"))]
-#[case::very_short(ending(&[]))]
+#[case::refused_as_invalid(failing(422, "Invalid"))]
+#[case::ends_immediately(ending(&[]))]
 #[case::error_event(error_event(&[("ADDED", "a", 1)], 400, "BadRequest"))]
 #[tokio::test(start_paused = true)]
 async fn failed_streaming_list_is_followed_by_a_list(#[case] answer: Answer) {
@@ -67,8 +67,8 @@ async fn failed_streaming_list_is_followed_by_a_list(#[case] answer: Answer) {
 }
 
 #[rstest]
-#[case::refused(Answer::Refused)]
-#[case::too_many(failing(429, "TooManyRequests"))]
+#[case::connection_refused(Answer::Refused)]
+#[case::too_many_requests(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
 async fn busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
     let script = Script::streaming([answer, silent(&[("END", "", 7)])]);
@@ -82,7 +82,7 @@ async fn busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
 #[case::too_large(too_large())]
 #[case::expired_event(error_event(&[], 410, "Expired"))]
 #[tokio::test(start_paused = true)]
-async fn expired_version_causes_an_immediate_stream_of_the_newest_version(#[case] answer: Answer) {
+async fn expired_streaming_list_is_retried_immediately_with_the_newest_version(#[case] answer: Answer) {
     let script = Script::streaming([
         error_event(&[("END", "", 7)], 410, "Expired"),
         answer,
@@ -93,7 +93,7 @@ async fn expired_version_causes_an_immediate_stream_of_the_newest_version(#[case
 }
 
 #[tokio::test(start_paused = true)]
-async fn early_end_of_a_stream_drops_its_objects_and_restarts() {
+async fn streaming_list_that_ends_early_is_discarded_and_restarted() {
     let script = Script::streaming([
         ending(&[("ADDED", "a", 3)]),
         silent(&[("ADDED", "b", 5), ("END", "", 7)]),
@@ -104,7 +104,7 @@ async fn early_end_of_a_stream_drops_its_objects_and_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_without_an_end_bookmark_is_only_listed_afterwards() {
+async fn server_without_an_end_bookmark_is_listed_without_streaming_afterwards() {
     let script = Script::streaming([
         silent(&[("ADDED", "a", 3)]),
         list(7, &[("a", 3)]),

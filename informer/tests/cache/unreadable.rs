@@ -133,7 +133,9 @@ async fn object_unreadable_in_a_later_list_is_kept_and_reported(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn same_version_with_another_uid_is_another_object(#[values(true, false)] is_typed: bool) {
+async fn object_with_another_uid_replaces_the_old_object_despite_the_same_version(
+    #[values(true, false)] is_typed: bool,
+) {
     let list = |uid: &str| {
         let object = format!(r#"{{"metadata":{{"name":"a","uid":"{uid}","resourceVersion":"3"}}}}"#);
         Answer::Text(format!(
@@ -217,7 +219,7 @@ type Fragiles = SharedInformerBuilder<Fragile>;
 #[case::typed_storage(|it: Fragiles| it.storage(Storage::Typed), &["b@2", "c@3"])]
 #[case::with_a_transform(|it: Fragiles| it.transform(|_| Ok::<_, std::convert::Infallible>(())), &["c@3"])]
 #[tokio::test(start_paused = true)]
-async fn object_with_panicking_type_is_dropped_and_others_are_kept(
+async fn object_whose_decoding_panics_is_dropped_and_others_are_kept(
     #[case] configure: fn(Fragiles) -> Fragiles,
     #[case] expected: &[&str],
 ) {
@@ -263,7 +265,7 @@ impl ListWatch for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn informer_survives_panics_of_its_source_and_error_handler() {
+async fn informer_continues_after_panics_of_its_source_and_error_handler() {
     let source = FakeSource::new();
     source.add(serde_json::json!({"metadata": {"name": "a"}}));
     let source = Panicking(source, std::sync::atomic::AtomicBool::new(false));

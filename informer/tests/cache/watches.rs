@@ -41,8 +41,8 @@ async fn ended_watch_is_resumed_immediately_from_the_last_version() {
 }
 
 #[rstest]
-#[case::refused(Answer::Refused)]
-#[case::too_many(failing(429, "TooManyRequests"))]
+#[case::connection_refused(Answer::Refused)]
+#[case::too_many_requests(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
 async fn watch_that_cannot_start_is_retried_with_an_unchanged_version(#[case] answer: Answer) {
     let (asked, ..) = after_a_list(3, [answer.clone(), answer, silent(&[])]).await;
@@ -50,7 +50,7 @@ async fn watch_that_cannot_start_is_retried_with_an_unchanged_version(#[case] an
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbidden_watch_causes_a_list() {
+async fn forbidden_watch_causes_a_relist() {
     let (asked, ..) = after_a_list(2, [failing(403, "Forbidden"), list(9, &[]), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
 }
@@ -64,12 +64,12 @@ async fn throttled_watch_is_resumed_after_a_pause() {
 }
 
 #[rstest]
-#[case::very_short(ending(&[]))]
-#[case::internal(error_event(&[], 500, "InternalError"))]
-#[case::unknown(error_event(&[], 400, "BadRequest"))]
-#[case::unreadable(Answer::Text("{\"type\": 1}\n".to_owned()))]
+#[case::ends_immediately(ending(&[]))]
+#[case::internal_error(error_event(&[], 500, "InternalError"))]
+#[case::unknown_error(error_event(&[], 400, "BadRequest"))]
+#[case::malformed_event(Answer::Text("{\"type\": 1}\n".to_owned()))]
 #[tokio::test(start_paused = true)]
-async fn failed_watch_causes_a_list_after_a_pause(#[case] answer: Answer) {
+async fn failed_watch_causes_a_relist_after_a_pause(#[case] answer: Answer) {
     let (asked, ..) = after_a_list(2, [answer, list(9, &[]), silent(&[])]).await;
     assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
 }
@@ -149,7 +149,7 @@ async fn cache_contents_distinguish_additions_from_updates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_are_reset_after_two_minutes() {
+async fn retry_pauses_are_reset_after_two_minutes() {
     let mut answers: Vec<_> = (0..3).map(|_| failing(500, "InternalError")).collect();
     answers.extend([
         list(7, &[]),
@@ -239,8 +239,8 @@ async fn event_with_an_old_version_does_not_lower_the_version() {
 /// A server sends an error event if it cannot decode an object. Events after this event must not hide that a change is
 /// missing (kubernetes/kubernetes#130898).
 #[rstest]
-#[case::throttled(429, "TooManyRequests", &["0.0 watch \"7\"", "0.8 watch \"7\""])]
-#[case::internal(500, "InternalError", &["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"7\""])]
+#[case::too_many_requests(429, "TooManyRequests", &["0.0 watch \"7\"", "0.8 watch \"7\""])]
+#[case::internal_error(500, "InternalError", &["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"7\""])]
 #[tokio::test(start_paused = true)]
 async fn events_after_an_error_are_ignored(#[case] code: u16, #[case] reason: &str, #[case] requests: &[&str]) {
     let watch = Answer::Text(error_line(code, reason) + &lines(&[("ADDED", "c", 9), ("BOOKMARK", "", 10)]));

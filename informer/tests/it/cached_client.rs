@@ -338,7 +338,7 @@ async fn deletes_respect_preconditions_dry_runs_and_selectors() {
 
 #[rstest]
 #[case::missing_namespace(ObjectKey::cluster("m"), false, "has no namespace")]
-#[case::superfluous_namespace(ObjectKey::new("default", "n"), true, "its type is cluster-scoped")]
+#[case::unexpected_namespace(ObjectKey::new("default", "n"), true, "its type is cluster-scoped")]
 #[tokio::test(start_paused = true)]
 async fn key_of_the_wrong_scope_is_refused(#[case] key: ObjectKey, #[case] is_node: bool, #[case] message: &str) {
     let cluster = TestCluster::start();
@@ -482,10 +482,10 @@ where
 }
 
 #[rstest]
-#[case::cache(false)]
-#[case::server(true)]
+#[case::from_the_cache(false)]
+#[case::from_the_server(true)]
 #[tokio::test(start_paused = true)]
-async fn read_with_an_unsuitable_namespace_is_an_error(#[case] is_live: bool) {
+async fn read_with_a_namespace_of_the_wrong_scope_is_an_error(#[case] is_live: bool) {
     let cluster = TestCluster::builder()
         .object(config_map("m").namespace("shop"))
         .object(node("n"))
@@ -570,10 +570,10 @@ async fn read_after_a_create_and_a_delete_does_not_return_the_object() {
 }
 
 #[rstest]
-#[case::metadata_are_late(1)]
-#[case::objects_are_late(0)]
+#[case::late_metadata(1)]
+#[case::late_objects(0)]
 #[tokio::test(start_paused = true)]
-async fn read_waits_for_a_write_that_another_cache_has_received(#[case] late: usize) {
+async fn read_waits_for_a_write_that_only_another_cache_has_received(#[case] late: usize) {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
     let metadata = client.metadata::<ConfigMap>();
@@ -606,10 +606,10 @@ async fn read_waits_for_a_write_that_another_cache_has_received(#[case] late: us
 }
 
 #[rstest]
-#[case::cache(false)]
-#[case::server(true)]
+#[case::from_the_cache(false)]
+#[case::from_the_server(true)]
 #[tokio::test(start_paused = true)]
-async fn list_from_the_server_selects_the_same_objects_as_from_the_cache(#[case] is_live: bool) {
+async fn lists_from_the_cache_and_from_the_server_select_the_same_objects(#[case] is_live: bool) {
     let cluster = TestCluster::builder()
         .object(config_map("m").label("a", "b"))
         .object(config_map("n"))

@@ -131,7 +131,7 @@ impl ResourceEventHandler<ConfigMap> for Faulty {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn faulty_handler_does_not_delay_others_and_can_be_removed(
+async fn faulty_handler_does_not_delay_other_handlers_and_can_be_removed(
     #[values(Fault::Panic, Fault::Hang, Fault::Slow)] fault: Fault,
 ) {
     let cluster = TestCluster::start();
@@ -384,7 +384,7 @@ fn rate_limiter(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manage
 #[case::two_sources(two_sources)]
 #[case::stream(stream)]
 #[case::trigger(trigger)]
-#[case::warmed_up(warmed_up)]
+#[case::warmed_up_source(warmed_up)]
 #[case::rate_limiter(rate_limiter)]
 #[tokio::test(start_paused = true)]
 async fn panicking_source_or_rate_limiter_ends_the_manager(#[case] ending: Ending) {

@@ -217,7 +217,7 @@ async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
 
 /// Explores faults in one of two clusters.
 #[test]
-fn no_cluster_fault_makes_a_key_read_a_cache_without_its_writes() {
+fn faults_of_a_cluster_never_cause_a_reconcile_with_a_cache_that_lacks_its_writes() {
     let scenario = async |east: &TestCluster| {
         let (home, west) = (TestCluster::start(), TestCluster::start());
         let (at_home, in_west) = (home.client(), west.client());

@@ -198,7 +198,7 @@ async fn incomplete_multi_cluster_controller_is_refused() {
 
 /// Explores faults in one of several clusters.
 #[test]
-fn no_fault_of_a_cluster_loses_a_key_or_affects_another_cluster() {
+fn faults_of_a_cluster_never_lose_a_key_or_affect_another_cluster() {
     let scenario = async |east: &TestCluster| {
         let (home, west) = (TestCluster::start(), TestCluster::start());
         let (at_home, in_west) = (home.client(), west.client());

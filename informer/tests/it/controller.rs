@@ -429,10 +429,10 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
 }
 
 #[rstest]
-#[case::gated(true)]
-#[case::not_gated(false)]
+#[case::with_the_gate(true)]
+#[case::without_the_gate(false)]
 #[tokio::test(start_paused = true)]
-async fn key_waits_until_the_cache_has_its_writes(#[case] is_gated: bool) {
+async fn gate_holds_a_key_back_until_the_cache_has_its_writes(#[case] is_gated: bool) {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     // At first, Secrets can be listed but not watched, so the cache only changes with each list.

@@ -38,11 +38,11 @@ fn document(version: &str, spec: Option<Value>) -> Value {
 /// For server-side apply, the server converts the fields of each field manager separately.
 #[rstest]
 #[case::all_fields(Some(json!({"name": "n", "language": "en"})), Some(json!({"title": "n", "language": "en"})))]
-#[case::required_field_is_missing(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]
-#[case::no_field(Some(json!({})), Some(json!({})))]
-#[case::no_spec(None, None)]
+#[case::missing_required_field(Some(json!({"language": "en"})), Some(json!({"language": "en"})))]
+#[case::empty_spec(Some(json!({})), Some(json!({})))]
+#[case::missing_spec(None, None)]
 #[tokio::test]
-async fn partial_object_is_converted_without_new_fields(#[case] spec: Option<Value>, #[case] wanted: Option<Value>) {
+async fn partial_object_is_converted_without_adding_fields(#[case] spec: Option<Value>, #[case] wanted: Option<Value>) {
     let answer = converted(document("v1beta1", spec.clone()), "v1").await;
     assert_eq!(
         answer.get("spec").cloned().unwrap_or(json!({})),

@@ -70,11 +70,11 @@ fn answer(code: u16, reason: &str) -> kube::Error {
 #[case::conflict(409, "Conflict", &["conflict"])]
 #[case::expired(410, "Expired", &["expired"])]
 #[case::gone(410, "Gone", &["expired"])]
-#[case::too_many(429, "TooManyRequests", &["too many requests"])]
+#[case::too_many_requests(429, "TooManyRequests", &["too many requests"])]
 #[case::timeout(504, "Timeout", &["timeout", "unknown outcome"])]
 #[case::server_timeout(500, "ServerTimeout", &["timeout"])]
 #[case::bad_gateway(502, "", &["unknown outcome"])]
-#[case::internal(500, "InternalError", &[])]
+#[case::internal_error(500, "InternalError", &[])]
 #[case::bad_request(400, "BadRequest", &[])]
 fn error_predicates_distinguish_server_responses(#[case] code: u16, #[case] reason: &str, #[case] expected: &[&str]) {
     assert_eq!(kinds(&answer(code, reason)), expected);
@@ -91,10 +91,10 @@ fn error_predicates_distinguish_server_responses(#[case] code: u16, #[case] reas
 }
 
 #[rstest]
-#[case::refused(faults::refused(), &[])]
-#[case::reset(faults::reset(), &["unknown outcome"])]
-#[case::lost_answer(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
-#[case::truncated(faults::truncated(10), &["unknown outcome"])]
+#[case::connection_refused(faults::refused(), &[])]
+#[case::connection_reset(faults::reset(), &["unknown outcome"])]
+#[case::lost_response(faults::timeout().but_applied(), &["timeout", "unknown outcome"])]
+#[case::truncated_response(faults::truncated(10), &["unknown outcome"])]
 #[tokio::test]
 async fn error_predicates_distinguish_requests_without_a_response(
     #[case] fault: testkit::FaultBuilder,
@@ -185,7 +185,7 @@ async fn manager_returns_the_error_of_a_failed_runnable() {
 
 #[rstest]
 #[tokio::test]
-async fn read_fails_as_gated_if_the_cache_lacks_an_own_write() {
+async fn read_returns_a_gated_error_if_the_cache_lacks_an_own_write() {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let manager = Manager::new(cluster.client());
     let maps = manager.lister::<ConfigMap>();
@@ -222,17 +222,17 @@ fn plain() -> Result<(), TerminalError> {
     anyhow::Error::from_boxed(ReconcileError::terminal("no image").into_inner()).context("web").into(),
     "terminal error: web: no image"
 )]
-fn terminal_error_survives_wrapping(#[case] err: ReconcileError, #[case] text: &str) {
+fn terminal_error_stays_terminal_if_it_is_wrapped(#[case] err: ReconcileError, #[case] text: &str) {
     assert!(err.is_terminal(), "{err:?}");
     assert_eq!(err.to_string(), text);
 }
 
 #[rstest]
-#[case::text("not yet".into(), "not yet")]
-#[case::context(anyhow::anyhow!("not yet").context("web").into(), "web: not yet")]
-#[case::answer(answer(403, "Forbidden").into(), "no (403 Forbidden)")]
-#[case::answer_in_context(anyhow::Error::from(answer(403, "Forbidden")).context("web").into(), "web: no (403 Forbidden)")]
-fn other_errors_are_not_terminal_and_show_sources(#[case] err: ReconcileError, #[case] text: &str) {
+#[case::string("not yet".into(), "not yet")]
+#[case::error_with_context(anyhow::anyhow!("not yet").context("web").into(), "web: not yet")]
+#[case::server_response(answer(403, "Forbidden").into(), "no (403 Forbidden)")]
+#[case::server_response_with_context(anyhow::Error::from(answer(403, "Forbidden")).context("web").into(), "web: no (403 Forbidden)")]
+fn other_errors_are_not_terminal_and_contain_their_sources(#[case] err: ReconcileError, #[case] text: &str) {
     assert!(!err.is_terminal());
     assert_eq!(err.to_string(), text);
 }

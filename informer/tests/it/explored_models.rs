@@ -177,7 +177,7 @@ async fn candidate(client: Client, clock: Clock, identity: &'static str, model: 
 }
 
 #[test]
-fn no_fault_causes_two_leaders_or_a_fenced_write_of_a_former_leader() {
+fn faults_never_cause_two_leaders_or_a_write_of_a_former_leader() {
     explored(12, async |cluster: &TestCluster| {
         let (model, clock): (Shared<_>, _) = (Shared::new(), Clock::starting_at(cluster.server().now()));
         cluster.create(config_map("m")).await;
@@ -310,7 +310,7 @@ async fn two_tasks(client: Client, model: Shared<Answered>) {
 }
 
 #[test]
-fn no_fault_makes_a_read_miss_a_completed_write() {
+fn faults_never_cause_a_read_to_miss_a_completed_write() {
     explored(4, async |cluster: &TestCluster| {
         cluster.create(secret("s")).await;
         let model: Shared<Answered> = Shared::new();
@@ -377,7 +377,7 @@ async fn member(client: Client, clock: Clock, name: &'static str, model: Shared<
 }
 
 #[test]
-fn no_fault_assigns_a_key_to_two_workers_or_loses_keys_of_a_member() {
+fn faults_never_assign_a_key_to_two_workers_or_lose_keys_of_a_member() {
     explored(6, async |cluster: &TestCluster| {
         let (model, clock): (Shared<_>, _) = (Shared::new(), Clock::starting_at(cluster.server().now()));
         let count = if is_whole() { 200 } else { 12 };

@@ -53,8 +53,8 @@ fn word(event: &Event<ConfigMap>) -> &'static str {
 
 /// kubernetes/kubernetes#115658: an object that is created and deleted around a new list stays in the cache.
 #[rstest]
-#[case::arrival(QueueOrder::Arrival)]
-#[case::by_object(QueueOrder::ByObject)]
+#[case::in_arrival_order(QueueOrder::Arrival)]
+#[case::grouped_by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
 async fn deletion_of_a_short_lived_object_around_a_list_is_delivered(#[case] order: QueueOrder) {
     let source = FakeSource::new();

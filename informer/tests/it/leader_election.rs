@@ -155,7 +155,7 @@ async fn renewal_keeps_holder_and_acquire_time() {
 }
 
 #[rstest]
-#[case::clocks_in_step(Duration::ZERO)]
+#[case::synchronized_clocks(Duration::ZERO)]
 #[case::clock_an_hour_ahead(seconds(3600))]
 #[tokio::test(start_paused = true)]
 async fn crashed_leader_is_replaced_when_its_lease_expires_despite_clock_skew(#[case] skew: Duration) {
@@ -197,9 +197,9 @@ async fn leader_that_cannot_renew_stops_before_the_next_starts() {
 #[case::server_errors(faults::server_error().times(3))]
 #[case::too_many_requests(faults::too_many_requests(1).times(3))]
 #[case::conflict(faults::conflict().once())]
-#[case::applied_but_lost(faults::timeout().but_applied().once())]
+#[case::lost_response(faults::timeout().but_applied().once())]
 #[tokio::test(start_paused = true)]
-async fn leader_survives_errors_within_its_renew_deadline(#[case] fault: testkit::FaultBuilder) {
+async fn leader_keeps_its_lease_despite_errors_within_the_renew_deadline(#[case] fault: testkit::FaultBuilder) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -213,11 +213,11 @@ async fn leader_survives_errors_within_its_renew_deadline(#[case] fault: testkit
 }
 
 #[rstest]
-#[case::renewing(Verb::Update)]
-#[case::reading(Verb::Get)]
-#[case::creating(Verb::Create)]
+#[case::update(Verb::Update)]
+#[case::get(Verb::Get)]
+#[case::create(Verb::Create)]
 #[tokio::test(start_paused = true)]
-async fn unanswered_lease_request_affects_neither_leader_nor_candidate(#[case] verb: Verb) {
+async fn unanswered_lease_request_does_not_prevent_leadership(#[case] verb: Verb) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let hung = cluster.inject(faults::no_answer().on(verb, "leases.coordination.k8s.io").once());
     let a = join(&cluster, config(&cluster, "a"), &acts);
@@ -289,7 +289,7 @@ async fn candidate_that_never_led_is_cancelled_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_release_others_wait_until_the_lease_expires() {
+async fn other_candidates_wait_for_the_expiry_of_a_lease_that_is_not_released() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let keeping = LeaderElectionConfig {
         release_on_cancel: false,
@@ -437,7 +437,7 @@ async fn candidates_with_the_same_seed_act_at_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_has_the_labels_of_its_lock_and_keeps_others() {
+async fn lease_has_the_labels_of_its_lock_and_keeps_other_labels() {
     let cluster = TestCluster::start();
     let lead = |name: &'static str, labels: [(&'static str, &'static str); 2]| {
         let lock = LeaseLock::new(cluster.client_named(name), "default", "lock").labels(labels);

@@ -118,7 +118,7 @@ fn config(cluster: &TestCluster, identity: &str, seed: u64) -> LeaderElectionCon
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn late_response_to_a_renewal_prolongs_neither_leadership_nor_fence(
+async fn late_response_to_a_renewal_extends_neither_the_leadership_nor_the_fence(
     #[values(10, 14)] renew: u64,
     #[values(1, 2, 3, 4)] seed: u64,
 ) {
@@ -149,8 +149,8 @@ async fn late_response_to_a_renewal_prolongs_neither_leadership_nor_fence(
 }
 
 #[rstest]
-#[case::below_one_second(15_000, 14_500)]
-#[case::below_one_second_after_rounding(15_900, 15_000)]
+#[case::margin_below_one_second(15_000, 14_500)]
+#[case::margin_below_one_second_after_rounding(15_900, 15_000)]
 #[tokio::test(start_paused = true)]
 async fn lease_duration_must_exceed_the_renew_deadline_by_one_second(#[case] lease: u64, #[case] renew: u64) {
     let cluster = TestCluster::start();
@@ -168,7 +168,7 @@ async fn lease_duration_must_exceed_the_renew_deadline_by_one_second(#[case] lea
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_with_the_same_identity_lead_in_turn() {
+async fn processes_with_the_same_identity_never_lead_simultaneously() {
     let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
     let one = join(&cluster, "one", config(&cluster, "web-0", 1), &terms);
     cluster.advance(seconds(1)).await;

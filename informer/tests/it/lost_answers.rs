@@ -52,7 +52,7 @@ async fn value(client: &CachedClient, name: &str) -> Result<String, informer::Er
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_waits_for_a_write_cancelled_before_its_response() {
+async fn read_waits_for_a_write_that_was_cancelled_before_its_response() {
     let cluster = TestCluster::start();
     let client = behind(&cluster, &["m".to_owned()]).await;
     let lost = faults::no_answer().but_applied().client("reader");
@@ -72,7 +72,7 @@ async fn read_waits_for_a_write_cancelled_before_its_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_is_held_back_for_a_cached_client_write_cancelled_before_its_response() {
+async fn key_is_held_back_after_a_write_of_the_cached_client_was_cancelled() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("maker"));
     let (client, made) = (manager.cached_client(), manager.lister::<Secret>());
@@ -107,8 +107,8 @@ async fn key_is_held_back_for_a_cached_client_write_cancelled_before_its_respons
 
 /// The server does not respond to reads either, at first or forever.
 #[rstest]
-#[case::server_never_answers(u64::MAX, None)]
-#[case::server_answers_later(10, Some("new"))]
+#[case::server_never_responds(u64::MAX, None)]
+#[case::server_responds_later(10, Some("new"))]
 #[tokio::test(start_paused = true)]
 async fn read_waits_a_limited_time_for_many_lost_responses(#[case] unanswered: u64, #[case] expected: Option<&str>) {
     let cluster = TestCluster::start();

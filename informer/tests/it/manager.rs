@@ -119,7 +119,7 @@ async fn always_group_stops_before_leader_group_and_the_lease_is_released_last()
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_has_warm_caches_and_acts_only_as_leader() {
+async fn standby_has_warm_caches_and_only_acts_after_it_becomes_the_leader() {
     let (cluster, log, standby_log) = (TestCluster::start(), Log::default(), Log::default());
     cluster.create(config_map("m")).await;
     let (first, second) = (electing(&cluster, "a"), electing(&cluster, "b"));
@@ -237,7 +237,7 @@ async fn runnables_can_be_added_until_the_manager_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_run_of_a_manager_is_refused() {
+async fn manager_can_only_be_run_once() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
     manager
@@ -319,7 +319,7 @@ fn noting(log: &Log) -> impl Reconciler + use<> {
 #[case::with_warm_up(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
 #[case::without_leader_election(|it: ControllerBuilder<Manager>| it.without_leader_election(), 0, true)]
 #[tokio::test(start_paused = true)]
-async fn standby_warms_up_and_runs_leaderless_controllers(
+async fn standby_warms_up_caches_and_runs_controllers_without_leader_election(
     #[case] configure: fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>,
     #[case] waiting: usize,
     #[case] works: bool,

@@ -103,7 +103,7 @@ fn by_label_and_field(cluster: &TestCluster, part: &str) -> ApiListWatch {
 #[case::labels(by_label)]
 #[case::labels_and_fields(by_label_and_field)]
 #[tokio::test(start_paused = true)]
-async fn cache_without_the_object_does_not_hold_keys_back(
+async fn cache_that_excludes_the_written_object_does_not_hold_keys_back(
     #[case] source: fn(&TestCluster, &str) -> ApiListWatch,
     #[values(["shop", "billing"], ["billing", "shop"])] order: [&str; 2],
 ) {
@@ -198,7 +198,7 @@ async fn key_waits_until_the_cache_removes_an_object_that_no_longer_matches() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn own_cluster_writes_do_not_wait_for_other_clusters(#[values(false, true)] is_later: bool) {
+async fn writes_to_the_own_cluster_do_not_wait_for_other_clusters(#[values(false, true)] is_later: bool) {
     let (home, away) = (two_namespaces().await, TestCluster::start());
     away.create(secret("s")).await;
     let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));
@@ -395,11 +395,11 @@ async fn key_with_a_stuck_cache_fails_and_is_reconciled_after_a_time_limit() {
 type Loss = fn() -> testkit::FaultBuilder;
 
 #[rstest]
-#[case::reset(|| faults::reset().but_applied())]
+#[case::connection_reset(|| faults::reset().but_applied())]
 #[case::timeout(|| faults::timeout().but_applied())]
-#[case::failed(|| faults::server_error().but_applied())]
-#[case::no_answer(|| faults::no_answer().but_applied())]
-#[case::truncated(|| faults::truncated(40))]
+#[case::server_error(|| faults::server_error().but_applied())]
+#[case::no_response(|| faults::no_answer().but_applied())]
+#[case::truncated_response(|| faults::truncated(40))]
 #[tokio::test(start_paused = true)]
 async fn key_waits_for_a_current_cache_after_a_lost_create_response(#[case] loss: Loss) {
     let cluster = TestCluster::start();

@@ -56,7 +56,7 @@ async fn event_contains_note_object_and_reporter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_with_different_notes_are_one_series() {
+async fn events_with_different_notes_form_one_series() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -131,7 +131,7 @@ async fn pending_events_are_written_at_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_event_delays_neither_the_caller_nor_other_events() {
+async fn slow_event_write_delays_neither_the_caller_nor_other_events() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -270,7 +270,7 @@ async fn missing_event_is_recreated_when_its_count_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_note_is_truncated_and_cluster_scoped_events_are_in_default() {
+async fn long_note_is_truncated_and_events_of_cluster_scoped_objects_are_in_default() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     cluster.create(testkit::objects::node("node-1")).await;
@@ -285,11 +285,11 @@ async fn long_note_is_truncated_and_cluster_scoped_events_are_in_default() {
 #[rstest]
 #[case::name_with_colons("system:controller:pods")]
 #[case::long_name(&"n".repeat(250))]
-#[case::name_with_capitals("Not-A-Subdomain")]
-#[case::name_with_two_dots("a..b")]
+#[case::uppercase_name("Not-A-Subdomain")]
+#[case::consecutive_dots("a..b")]
 #[case::empty_name("")]
 #[tokio::test(start_paused = true)]
-async fn events_are_recorded_for_objects_with_invalid_event_names(#[case] name: &str) {
+async fn events_are_recorded_for_objects_whose_names_are_invalid_in_event_names(#[case] name: &str) {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let regarding = ObjectReference {

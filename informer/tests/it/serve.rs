@@ -39,18 +39,18 @@ fn endpoints() -> Endpoints {
 #[rstest]
 #[case::healthy("GET", "/healthz", "200 OK", "ok")]
 #[case::verbose("GET", "/healthz?verbose", "200 OK", "[+]ping ok\nhealthz check passed\n")]
-#[case::one_check("GET", "/healthz/ping", "200 OK", "ok")]
+#[case::single_check("GET", "/healthz/ping", "200 OK", "ok")]
 #[case::not_ready(
     "GET",
     "/readyz",
     "500 Internal Server Error",
     "[-]database failed: reason withheld\nreadyz check failed\n"
 )]
-#[case::excluded("GET", "/readyz?exclude=database", "200 OK", "ok")]
+#[case::excluded_check("GET", "/readyz?exclude=database", "200 OK", "ok")]
 #[case::metrics("GET", "/metrics", "200 OK", "")]
-#[case::head("HEAD", "/healthz", "200 OK", "")]
+#[case::head_request("HEAD", "/healthz", "200 OK", "")]
 #[case::unknown_path("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
-#[case::write("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
+#[case::post_request("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served(
     #[case] method: &str,

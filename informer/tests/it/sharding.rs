@@ -177,7 +177,7 @@ async fn replicas_share_keys_and_hand_them_over_when_leaving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_replicas_reconcile_nothing() {
+async fn replicas_only_reconcile_keys_again_if_the_keys_move() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let _replicas = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -253,12 +253,12 @@ async fn keys_of_a_crashed_replica_move_when_its_lease_expires() {
 }
 
 #[rstest]
-#[case::requests_are_not_answered(|cluster: &TestCluster| cluster.inject(faults::no_answer().client("b")))]
-#[case::renewals_are_not_answered(|cluster: &TestCluster| cluster.inject(faults::no_answer().client("b").on(Verb::Update, "leases")))]
-#[case::renewals_are_refused(|cluster: &TestCluster| cluster.inject(faults::server_error().client("b").on(Verb::Update, "leases")))]
-#[case::answers_to_renewals_are_lost(|cluster: &TestCluster| cluster.inject(faults::no_answer().but_applied().client("b").on(Verb::Update, "leases")))]
+#[case::unanswered_requests(|cluster: &TestCluster| cluster.inject(faults::no_answer().client("b")))]
+#[case::unanswered_renewals(|cluster: &TestCluster| cluster.inject(faults::no_answer().client("b").on(Verb::Update, "leases")))]
+#[case::refused_renewals(|cluster: &TestCluster| cluster.inject(faults::server_error().client("b").on(Verb::Update, "leases")))]
+#[case::lost_responses_to_renewals(|cluster: &TestCluster| cluster.inject(faults::no_answer().but_applied().client("b").on(Verb::Update, "leases")))]
 #[tokio::test(start_paused = true)]
-async fn replica_that_cannot_renew_stops_before_another_starts(
+async fn replica_that_cannot_renew_its_lease_stops_before_another_takes_over(
     #[case] cut: impl Fn(&TestCluster) -> testkit::Injected,
     #[values(200, 25_000)] work: u64,
 ) {
@@ -541,7 +541,7 @@ fn runs() -> u64 {
 }
 
 #[test]
-fn no_fault_loses_a_key_or_lets_two_replicas_share_one() {
+fn faults_never_lose_a_key_or_assign_it_to_two_replicas() {
     let scenario = async |cluster: &TestCluster| {
         let (ledger, clock) = (Ledger::default(), Clock::starting_at(cluster.server().now()));
         for name in ["a", "b"] {

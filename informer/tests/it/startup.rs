@@ -90,9 +90,9 @@ async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), S
 }
 
 #[rstest]
-#[case::watched(true, false, 30, "maps: controller \"maps\"")]
-#[case::watched_and_read(true, true, 30, "manager")]
-#[case::read(false, true, 120, "manager")]
+#[case::watched_type(true, false, 30, "maps: controller \"maps\"")]
+#[case::watched_and_read_type(true, true, 30, "manager")]
+#[case::read_type(false, true, 120, "manager")]
 #[tokio::test(start_paused = true)]
 async fn manager_fails_within_a_time_limit_if_a_type_is_not_installed(
     #[case] is_watched: bool,

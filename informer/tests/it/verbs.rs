@@ -577,9 +577,9 @@ async fn key_does_not_wait_after_requests_that_write_nothing() {
 }
 
 #[rstest]
-#[case::reset(|| faults::reset().but_applied())]
+#[case::connection_reset(|| faults::reset().but_applied())]
 #[case::timeout(|| faults::timeout().but_applied())]
-#[case::truncated(|| faults::truncated(20))]
+#[case::truncated_response(|| faults::truncated(20))]
 #[tokio::test(start_paused = true)]
 async fn key_waits_for_its_writes_after_lost_responses(#[case] loss: fn() -> FaultBuilder) {
     for (name, act) in WRITES {

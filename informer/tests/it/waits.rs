@@ -52,7 +52,7 @@ async fn lister_of_a_running_manager_starts_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_cache_is_shown_in_metrics_and_fails_readiness() {
+async fn cache_without_events_is_reported_in_metrics_and_fails_readiness() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager.lister::<ConfigMap>();

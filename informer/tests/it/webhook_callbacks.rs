@@ -72,8 +72,8 @@ impl Defaulter<ConfigMap> for Faulty {
 #[rstest]
 #[case::panic(Fault::Panic, Some((false, "panic: the function of the user panics [recovered]")), "200", 0)]
 #[case::hang(Fault::Hang, None, "499", 10)]
-#[case::slow(Fault::Slow, Some((true, "")), "200", 5)]
-#[case::cancelled(Fault::Cancelled, None, "499", 0)]
+#[case::slow_call(Fault::Slow, Some((true, "")), "200", 5)]
+#[case::cancelled_request(Fault::Cancelled, None, "499", 0)]
 #[tokio::test(start_paused = true)]
 async fn fault_of_a_validator_or_defaulter_only_affects_its_request(
     #[case] fault: Fault,
@@ -191,8 +191,8 @@ async fn converter_that_panics_only_fails_its_own_request() {
 /// Conversions are synchronous, so they can only block their threads. A cancelled request ends when the function
 /// returns.
 #[rstest]
-#[case::slow(false)]
-#[case::cancelled(true)]
+#[case::slow_conversion(false)]
+#[case::cancelled_request(true)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn converter_that_blocks_its_thread_only_delays_its_own_request(#[case] is_cancelled: bool) {
     let metrics = Metrics::new();

@@ -312,7 +312,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
 #[case::allowed("fine", true, 0, "", &["Create by Some(\"me\")"])]
 #[case::denied("deny", false, 403, "no", &["really"])]
 #[case::panic("panic", false, 500, "panic: oh [recovered]", &[])]
-#[case::error_of_the_server("server", false, 429, "too busy", &[])]
+#[case::server_error("server", false, 429, "too busy", &[])]
 #[tokio::test]
 async fn admission_response_has_a_code_a_message_and_warnings(
     #[case] verdict: &str,
@@ -347,11 +347,11 @@ async fn admission_response_has_a_code_a_message_and_warnings(
 #[case::plain_text("text/plain", "{}".to_owned(), "contentType=text/plain, expected application/json")]
 #[case::empty_body("application/json", String::new(), "request body is empty")]
 #[case::invalid_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be decoded")]
-#[case::another_version("application/json", r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#.to_owned(),
+#[case::unsupported_version("application/json", r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#.to_owned(),
     "expected AdmissionReview of admission.k8s.io/v1, got AdmissionReview of admission.k8s.io/v1beta1")]
-#[case::no_request("application/json", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#.to_owned(),
+#[case::missing_request("application/json", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#.to_owned(),
     "the AdmissionReview has no request")]
-#[case::another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
+#[case::object_of_another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
     "the object cannot be decoded")]
 #[tokio::test]
 async fn body_that_is_not_a_review_is_a_bad_request(
@@ -477,7 +477,7 @@ async fn webhook_requests_are_counted_by_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn process_applies_its_webhook_configurations() {
+async fn webhook_configurations_can_be_installed_repeatedly() {
     let cluster = TestCluster::start();
     let webhooks = Webhooks::new()
         .validate::<ConfigMap>(judged)
@@ -614,7 +614,7 @@ async fn certificate_is_read_again_when_its_files_change() {
 }
 
 #[test]
-fn admission_operations_have_kubernetes_names() {
+fn admission_operations_are_parsed_from_kubernetes_names() {
     let read = |text: &str| serde_json::from_value::<Operation>(json!(text)).ok();
     assert_eq!(read("CONNECT"), Some(Operation::Connect));
     assert_eq!(read("PATCH"), None);
@@ -623,7 +623,7 @@ fn admission_operations_have_kubernetes_names() {
 /// Explores faults for a type with versions, admission webhooks and a controller, including faults of the process that
 /// serves the webhooks, at each call of the defaulter.
 #[test]
-fn no_fault_loses_an_object_if_webhooks_are_installed() {
+fn faults_never_lose_an_object_if_webhooks_are_installed() {
     let scenario = async |cluster: &TestCluster| {
         cluster.create(definition()).await;
         let call = cluster.point("default").of("operator");

@@ -88,7 +88,7 @@ async fn each_added_key_wakes_one_waiting_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_waiter_passes_its_wakeup_on() {
+async fn cancelled_waiter_wakes_another_waiter() {
     let queue = fifo();
     let mut first = Box::pin(queue.get());
     assert!(first.as_mut().now_or_never().is_none());
@@ -154,7 +154,7 @@ async fn key_without_a_delay_is_added_immediately() {
 #[case::fifo(fifo(), 2)]
 #[case::by_priority(by_priority(), 1)]
 #[tokio::test(start_paused = true)]
-async fn immediate_add_absorbs_a_delayed_add_only_in_the_priority_queue(
+async fn immediate_add_only_absorbs_a_delayed_add_in_the_priority_queue(
     #[case] queue: WorkQueue<&'static str>,
     #[case] deliveries: usize,
 ) {
@@ -298,7 +298,7 @@ async fn shutdown_wakes_all_waiters() {
 #[case(fifo())]
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
-async fn drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
+async fn shutdown_with_drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
     let work = queue.try_get();
     let mut drain = Box::pin(queue.shut_down_with_drain());
@@ -309,7 +309,7 @@ async fn drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_the_wait_of_a_drain() {
+async fn shutdown_ends_a_shutdown_with_drain() {
     let queue = fifo();
     queue.add("a");
     let work = queue.try_get();
@@ -324,7 +324,7 @@ async fn shutdown_ends_the_wait_of_a_drain() {
 #[case::exponential(Box::new(ExponentialBackoff::new(millis(1), millis(20))), &[1, 2, 4, 8, 16, 20, 20])]
 #[case::item_based(Box::new(default_item_based_rate_limiter()), &[1, 2, 4, 8])]
 #[case::fast_slow(Box::new(FastSlow::new(millis(5), millis(90), 2)), &[5, 5, 90, 90])]
-#[case::bucket(Box::new(TokenBucket::new(10.0, 2)), &[0, 0, 100, 200])]
+#[case::token_bucket(Box::new(TokenBucket::new(10.0, 2)), &[0, 0, 100, 200])]
 #[case::max_of(Box::new(MaxOf::new(vec![
     Box::new(FastSlow::new(millis(5), millis(7), 1)),
     Box::new(ExponentialBackoff::new(millis(2), millis(1000))),
@@ -340,7 +340,7 @@ async fn each_rate_limiter_returns_the_expected_delays(
 }
 
 #[tokio::test(start_paused = true)]
-async fn exponential_limiter_is_per_key_and_never_overflows() {
+async fn exponential_limiter_counts_each_key_and_does_not_overflow() {
     let mut limiter = ExponentialBackoff::<u32>::default();
     for _ in 0..200 {
         limiter.when(&1);

@@ -44,7 +44,7 @@ async fn scenario(cluster: &TestCluster, makes: Makes) {
 }
 
 #[test]
-fn no_fault_breaks_the_publisher() {
+fn publisher_survives_every_fault() {
     explore(async |cluster: &TestCluster| scenario(cluster, Makes::ByApply).await)
         .cluster(builder())
         .run();

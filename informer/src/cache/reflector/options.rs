@@ -233,8 +233,8 @@ mod tests {
 
     #[rstest]
     #[case::default(5, (300, 600))]
-    #[case::shorter_counts_as_five_minutes(1, (300, 600))]
-    #[case::longer(20, (1200, 2400))]
+    #[case::below_five_minutes(1, (300, 600))]
+    #[case::above_five_minutes(20, (1200, 2400))]
     fn watch_timeout_is_between_the_minimum_and_twice_the_minimum(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
         let options = ReflectorOptions::<Pod> {
             min_watch_timeout: Duration::from_secs(minutes * 60),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_read_misses_a_remembered_write() {
+    fn reads_never_miss_a_remembered_write() {
         let pods = Collection::new(None, "", "pods");
         let write = |version: u64| Write {
             collection: pods.clone(),

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_permitted_if_all_own_views_and_no_other_member_claim_the_key() {
+    fn key_is_permitted_if_all_own_views_claim_it_and_no_other_member_does() {
         let (alone, all) = (view(&["a"]), view(&["a", "b"]));
         let place_of = |owner| {
             (0..)
