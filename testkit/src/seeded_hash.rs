@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn std_maps_have_a_fixed_order_only_in_runs() {
+    fn std_maps_only_have_a_fixed_order_in_runs() {
         assert_eq!(order(true) == order(true), REMEDY.is_none());
         assert_ne!(order(false), order(false));
     }

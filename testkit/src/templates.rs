@@ -169,11 +169,11 @@ mod tests {
 
     #[rstest]
     #[case::another_suffix("web-1f2e3d", Some("web-*"))]
-    #[case::word_that_is_not_hexadecimal("web-config", None)]
-    #[case::more_words("web-1f2e3d-x", None)]
-    #[case::other_words("db-1f2e3d", None)]
+    #[case::suffix_that_is_not_hexadecimal("web-config", None)]
+    #[case::additional_word("web-1f2e3d-x", None)]
+    #[case::another_prefix("db-1f2e3d", None)]
     #[case::suffix_that_is_too_short("web-1", None)]
-    fn generated_names_of_other_runs_match_the_template(#[case] name: &str, #[case] starred: Option<&str>) {
+    fn only_generated_names_of_other_runs_match_the_template(#[case] name: &str, #[case] starred: Option<&str>) {
         let (one, other) = ("pods shop/web-a1b2c3", "pods shop/web-d4e5f6");
         let templates = Templates::between([one].into_iter(), [other].into_iter());
         let expected = starred.map(|it| format!("pods shop/{it}"));

@@ -200,12 +200,12 @@ async fn watch_once(client: Client) {
 }
 
 #[rstest]
-#[case::half_open(
+#[case::half_open_watch(
     "half-open=295000@operator:event:configmaps:default/a#1",
     "deliver no events to operator, starting at the event for configmaps default/a; the connection of the watch \
      breaks after 295s"
 )]
-#[case::missed(
+#[case::missed_event(
     "drop@operator:event:configmaps:default/a#1",
     "do not deliver the event for configmaps default/a to operator"
 )]
@@ -251,7 +251,7 @@ fn held_event_is_shown_at_its_delivery() {
 
 /// A controller started by `run` cannot be started again.
 #[rstest]
-#[case::no_other_controllers(crashes() | errors(), Some("a controller can be crashed"))]
+#[case::with_crashes(crashes() | errors(), Some("a controller can be crashed"))]
 #[case::without_crashes(errors(), None)]
 fn controllers_that_cannot_be_crashed_are_listed(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
     let report = explore(async |cluster: &TestCluster| {

@@ -383,9 +383,9 @@ async fn make_token(client: Client, copies: bool) {
 }
 
 #[rstest]
-#[case::value_generated_again(false, None, Some("generated values"))]
+#[case::regenerated_value(false, None, Some("generated values"))]
 #[case::oracle_disabled(false, Some(Oracle::GeneratedValues), None)]
-#[case::value_copied(true, None, None)]
+#[case::copied_value(true, None, None)]
 fn copies_of_a_generated_value_must_be_equal(
     #[case] copies: bool,
     #[case] without: Option<Oracle>,

@@ -288,7 +288,7 @@ fn correct_controller_passes_every_crash() {
 }
 
 #[test]
-fn condition_that_holds_soon_after_its_timeout_is_slow_in_a_run_with_a_fault() {
+fn condition_that_holds_soon_after_its_timeout_is_noted_in_a_run_with_a_fault() {
     let directory = Directory::new();
     let path = scenario(&directory, "patient");
     let yaml = fs::read_to_string(&path).expect("the file exists");
@@ -475,7 +475,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 
 #[rstest]
 #[case::unknown_field("controllers: [{name: a, command: [x], comand: y}]\nsteps: []", "line 1", "comand")]
-#[case::no_controller("controllers: []\nsteps: []", "controllers", "at least one")]
+#[case::missing_controller("controllers: []\nsteps: []", "controllers", "at least one")]
 #[case::two_actions(
     "controllers: [{name: a, command: [x]}]\nsteps:\n  - {pause: 1s, run: ls}",
     "line 3",
@@ -511,7 +511,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
     "line 4: checks[0]: always",
     "undeclared reference to 'obj'"
 )]
-#[case::rule_of_another_form(
+#[case::rule_of_another_type(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {exec: x}}",
     "line 4",
     "expected a rule in CEL, or `run`"
@@ -538,7 +538,7 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "cluster.stubs[0]: http[0].script",
     "unknown field `readyAfter`"
 )]
-#[case::fixed_port_of_webhooks_without_a_private_network(
+#[case::fixed_webhook_port_without_a_private_network(
     "controllers: [{name: a, command: [x], webhookPort: 9443}]\nsteps: []",
     "controllers[0].webhookPort",
     "without `network: private`"
@@ -555,7 +555,7 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "line 4: checks[0]: selector",
     "in"
 )]
-#[case::patch_of_two_kinds(
+#[case::two_kinds_of_patches(
     "controllers: [{name: a, command: [x]}]\nsteps: [{patch: {object: a/b, merge: {}, json: []}}]",
     "line 2: steps[0]: patch",
     "one of merge, json, strategic and apply"
@@ -575,12 +575,12 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "line 2: steps[0]: wait.for",
     "is not one of condition=TYPE"
 )]
-#[case::invalid_script_of_pods(
+#[case::invalid_pod_script(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {pods: [{script: {crashes: true}}]}",
     "cluster.pods[0]",
     "unknown field `crashes`"
 )]
-#[case::pods_that_do_not_run(
+#[case::pod_scripts_without_a_kubelet(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {workers: [gc], pods: [{script: {crashLoop: true}}]}",
     "cluster.pods",
     "the worker kubelet"
@@ -635,8 +635,8 @@ fn sleeping(directory: &Directory, pipe: &Path) -> String {
 }
 
 #[rstest]
-#[case::when_it_is_killed("-KILL")]
-#[case::when_it_is_interrupted("-INT")]
+#[case::killed_command("-KILL")]
+#[case::interrupted_command("-INT")]
 fn no_process_outlives_the_command(#[case] signal: &str) {
     let directory = Directory::new();
     let pipe = pipe(&directory);

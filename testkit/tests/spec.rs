@@ -384,15 +384,15 @@ fn doors(doors: Doors, keeps_ports: bool) -> Explore {
 
 /// The server responds with 500 to duplicate keys in an applied list, and the earlier Service remains.
 #[rstest]
-#[case::by_the_server(Doors::Sends)]
-#[case::by_the_controller(Doors::Refuses)]
+#[case::refused_by_the_server(Doors::Sends)]
+#[case::refused_by_the_controller(Doors::Refuses)]
 fn refused_value_may_keep_the_last_valid_state(#[case] who: Doors) {
     doors(who, false).run();
 }
 
 #[rstest]
-#[case::by_the_server(Doors::Sends)]
-#[case::by_the_controller(Doors::Refuses)]
+#[case::refused_by_the_server(Doors::Sends)]
+#[case::refused_by_the_controller(Doors::Refuses)]
 fn unchanged_ports_are_found_despite_refused_values(#[case] who: Doors) {
     let report = doors(who, true).report();
     let failure = report.failure().expect("the exploration fails");

@@ -140,10 +140,10 @@ mod tests {
 
     #[rstest]
     #[case::slow_on_a_busy_machine(200, 0, false)]
-    #[case::young(10, 60, false)]
+    #[case::recently_started(10, 60, false)]
     #[case::blocked(31, 31, true)]
     #[case::endless(301, 0, true)]
-    fn blocked_and_endless_runs_are_aborted(#[case] running: u64, #[case] idle: u64, #[case] expected: bool) {
+    fn only_blocked_and_endless_runs_are_aborted(#[case] running: u64, #[case] idle: u64, #[case] expected: bool) {
         assert_eq!(
             is_stuck(Duration::from_secs(running), Duration::from_secs(idle)),
             expected

@@ -329,7 +329,7 @@ mod tests {
     #[case::pods_of_a_headless_service("pods.shop.svc.cluster.local.", found(&["10.244.0.6", "10.244.0.7"]))]
     #[case::pod_by_its_hostname("db-1.pods.shop.svc.cluster.local.", found(&["10.244.0.7"]))]
     #[case::pod_without_a_hostname("10-244-0-6.pods.shop.svc.cluster.local.", found(&["10.244.0.6"]))]
-    #[case::pod_that_is_not_ready("db-2.pods.shop.svc.cluster.local.", None)]
+    #[case::unready_pod("db-2.pods.shop.svc.cluster.local.", None)]
     #[case::pod_by_its_address("10-244-0-9.shop.pod.cluster.local.", found(&["10.244.0.9"]))]
     #[case::unknown_service("web.shop.svc.cluster.local.", None)]
     #[case::another_namespace("db.default.svc.cluster.local.", None)]
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn external_name_is_an_alias() {
+    async fn external_name_is_resolved_to_an_alias() {
         let found = resolve(&server(), "out.shop.svc.cluster.local").await;
         assert_eq!(found.and_then(|it| it.alias).as_deref(), Some("example.com"));
     }

@@ -111,7 +111,7 @@ mod tests {
         "${env.NO_SUCH}",
         "`${env.NO_SUCH}` has no value: the environment variable NO_SUCH is not set"
     )]
-    #[case::missing_brace("a${PORT", "`a${PORT` has no closing `}`")]
+    #[case::missing_closing_brace("a${PORT", "`a${PORT` has no closing `}`")]
     fn unknown_placeholders_are_refused(#[case] text: &str, #[case] error: &str) {
         assert_eq!(Places::default().fill(text), Err(error.to_owned()));
     }

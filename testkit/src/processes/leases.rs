@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case::lease(
+    #[case::held_lease(
         json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}),
         Some(json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})),
     )]
@@ -60,7 +60,7 @@ mod tests {
         json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"a","leaseDurationSeconds":15}"#}}}),
         Some(json!({"metadata": {"annotations": {RECORD: r#"{"holderIdentity":"","leaseDurationSeconds":1}"#}}})),
     )]
-    fn held_lease_is_released(#[case] object: Value, #[case] patch: Option<Value>) {
+    fn only_held_leases_are_released(#[case] object: Value, #[case] patch: Option<Value>) {
         assert_eq!(released(&object), patch);
     }
 }

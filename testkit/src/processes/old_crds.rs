@@ -155,7 +155,7 @@ mod tests {
             "schema": {"openAPIV3Schema": {"type": "object", PRESERVE: true, "properties": {
                 "spec": {"type": "object", PRESERVE: true, "properties": {"size": {"type": "integer"}}}}}}}]),
     )]
-    #[case::unknown_fields_are_dropped(
+    #[case::pruned_fields(
         json!({
             "version": "v1", "preserveUnknownFields": false,
             "validation": {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
@@ -175,14 +175,14 @@ mod tests {
                 "names": {"type": "array", LIST_TYPE: "map", LIST_KEYS: ["name"],
                     "items": {"type": "object", "required": ["name"]}}}}}}]),
     )]
-    fn crds_of_v1beta1_are_converted_to_v1(#[case] spec: Value, #[case] versions: Value) {
+    fn v1beta1_crds_are_converted_to_v1(#[case] spec: Value, #[case] versions: Value) {
         let converted = as_v1(definition(spec));
         assert_eq!(converted["apiVersion"], "apiextensions.k8s.io/v1");
         assert_eq!(converted["spec"], json!({"versions": versions}));
     }
 
     #[test]
-    fn crds_of_v1_are_unchanged() {
+    fn v1_crds_are_unchanged() {
         let mut definition = definition(json!({"version": "v1"}));
         definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
         assert_eq!(as_v1(definition.clone()), definition);

@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::go("panic: runtime error: invalid memory address", true)]
-    #[case::rust("thread 'main' panicked at src/main.rs:4:5:", true)]
-    #[case::log_line("level=info msg=\"no panic: all is well\"", false)]
+    #[case::panic_of_go("panic: runtime error: invalid memory address", true)]
+    #[case::panic_of_rust("thread 'main' panicked at src/main.rs:4:5:", true)]
+    #[case::log_line_about_panics("level=info msg=\"no panic: all is well\"", false)]
     fn panics_are_recognised_by_their_first_line(#[case] line: &str, #[case] expected: bool) {
         assert_eq!(is_panic(line), expected);
     }

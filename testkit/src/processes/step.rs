@@ -376,14 +376,14 @@ mod tests {
 
     #[rstest::rstest]
     #[case::condition("condition: ready", Ok(()))]
-    #[case::condition_of_kubectl("for: condition=Ready=True", Ok(()))]
-    #[case::condition_that_is_false("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
-    #[case::old_condition(
+    #[case::kubectl_condition("for: condition=Ready=True", Ok(()))]
+    #[case::false_condition("for: condition=Synced", Err("the condition Synced of pods/a is False"))]
+    #[case::outdated_condition(
         "condition: Old",
         Err("the condition Old of pods/a is outdated: observedGeneration is 1, metadata.generation is 2")
     )]
     #[case::field("path: status.phase, equals: Running", Ok(()))]
-    #[case::field_of_kubectl("for: 'jsonpath={.status.phase}=Running'", Ok(()))]
+    #[case::kubectl_field("for: 'jsonpath={.status.phase}=Running'", Ok(()))]
     #[case::escaped_name(r"path: '{.metadata.labels.example\.com/role}', equals: db", Ok(()))]
     #[case::another_value(
         "for: 'jsonpath={.status.phase}=Failed'",
@@ -393,8 +393,8 @@ mod tests {
         "path: '{.status.conditions[*].type}'",
         Err("{.status.conditions[*].type} of pods/a matches 3 values")
     )]
-    #[case::field_that_exists("for: 'jsonpath={.status.phase}'", Ok(()))]
-    #[case::absence("for: delete", Err("pods/a still exists"))]
+    #[case::existing_field("for: 'jsonpath={.status.phase}'", Ok(()))]
+    #[case::deletion("for: delete", Err("pods/a still exists"))]
     fn wait_steps_support_the_conditions_of_kubectl_wait(#[case] text: &str, #[case] expected: Result<(), &str>) {
         let object = json!({
             "metadata": {"generation": 2, "labels": {"example.com/role": "db"}},
@@ -410,9 +410,9 @@ mod tests {
 
     #[rstest::rstest]
     #[case::two_conditions("condition: Ready, absent: true", "wait: only one of")]
-    #[case::no_path("equals: 1", "wait.equals: a path is required")]
+    #[case::missing_path("equals: 1", "wait.equals: a path is required")]
     #[case::invalid_path("path: '{.a[0}'", "wait.path: \"{.a[0}\": unterminated array")]
-    #[case::unknown_word("for: ready", "wait.for: \"ready\" is not one of")]
+    #[case::unknown_condition("for: ready", "wait.for: \"ready\" is not one of")]
     fn invalid_wait_steps_are_refused(#[case] text: &str, #[case] error: &str) {
         let refused = wait(text).awaited().expect_err("the wait is invalid");
         assert!(refused.starts_with(error), "{refused}");

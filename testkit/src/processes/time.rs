@@ -76,7 +76,7 @@ mod tests {
     #[case::fraction_of_a_minute("1.5m", Some(90_000))]
     #[case::unknown_unit("3d", None)]
     #[case::negative_number("-1s", None)]
-    #[case::no_number("s", None)]
+    #[case::missing_number("s", None)]
     fn durations_are_parsed_with_units(#[case] text: &str, #[case] millis: Option<u64>) {
         assert_eq!(Time::parse(text).map(|it| it.0), millis.map(Duration::from_millis));
     }

@@ -252,9 +252,9 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::no_bundle(None)]
+    #[case::missing_bundle(None)]
     #[case::placeholder(Some("Cg=="))]
-    fn webhook_configurations_without_a_ca_bundle_get_one(#[case] bundle: Option<&str>) {
+    fn ca_bundle_is_added_to_webhook_configurations_without_one(#[case] bundle: Option<&str>) {
         let mut object = configuration(bundle);
         let trust =
             Trust::new(&scenario("'${PORT_WEBHOOK}'"), [&object].into_iter()).expect("the keys can be generated");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::its_own_ca_bundle("'${PORT_WEBHOOK}'", &BASE64_STANDARD.encode(PEM))]
+    #[case::own_ca_bundle("'${PORT_WEBHOOK}'", &BASE64_STANDARD.encode(PEM))]
     #[case::no_controller_serves_webhooks("x", "")]
     fn other_webhook_configurations_are_unchanged(#[case] command: &str, #[case] bundle: &str) {
         let object = configuration(Some(bundle));

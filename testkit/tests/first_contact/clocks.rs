@@ -69,7 +69,7 @@ fn controller_that_uses_the_machine_clock_is_reported() {
 
 /// The clocks of the standard library follow virtual time in a run.
 #[test]
-fn machine_clock_follows_the_server_in_a_run() {
+fn machine_clock_follows_the_server_clock_in_a_run() {
     let report = explore(async |cluster: &TestCluster| {
         let server = cluster.server().clone();
         cluster.controller("stamper", move |client| {

@@ -24,7 +24,7 @@ async fn create(client: Client, name: &str) {
 }
 
 #[test]
-fn call_of_a_controller_with_a_space_in_its_name_returns() {
+fn controller_with_a_space_in_its_name_can_call_an_external_system() {
     explore(async |cluster: &TestCluster| {
         let zone = cluster.external("dns zone").of("my operator");
         let handle = cluster.external("dns zone");
@@ -44,7 +44,7 @@ fn call_of_a_controller_with_a_space_in_its_name_returns() {
 }
 
 #[test]
-fn outage_of_a_system_with_a_space_in_its_name_lasts() {
+fn external_system_with_a_space_in_its_name_can_have_an_outage() {
     let failed = Arc::new(AtomicUsize::new(0));
     let all = Arc::clone(&failed);
     explore(async move |cluster: &TestCluster| {
@@ -69,7 +69,7 @@ fn outage_of_a_system_with_a_space_in_its_name_lasts() {
 
 /// Virtual time only passes while all tasks wait.
 #[test]
-fn call_that_is_repeated_without_a_pause_ends_after_an_outage() {
+fn call_repeated_without_a_pause_ends_after_an_outage() {
     explore(async |cluster: &TestCluster| {
         let zone = cluster.external("zone").of("operator");
         cluster.controller("operator", move |_| {
@@ -99,7 +99,7 @@ async fn create_anew(client: Client, cloud: External) {
 
 /// The additional creation is found first, but does not change the end state.
 #[test]
-fn lasting_difference_precedes_an_additional_creation() {
+fn lasting_difference_is_reported_before_an_additional_creation() {
     let report = explore(async |cluster: &TestCluster| {
         let cloud = cluster.external("cloud").of("operator");
         cluster.controller("operator", move |client| create_anew(client, cloud.clone()));
@@ -138,7 +138,7 @@ fn crash_at_a_call_blocks_the_requests_of_spawned_tasks() {
 }
 
 #[test]
-fn client_of_a_user_receives_faults() {
+fn client_with_user_info_receives_faults() {
     let report = explore(async |cluster: &TestCluster| {
         let client = cluster.client_as("operator", UserInfo::service_account("shop", "operator"));
         cluster.run(async move { create(client, "a").await });
@@ -166,7 +166,7 @@ async fn delete_collection(client: Client) {
 }
 
 #[test]
-fn late_deletion_of_a_collection_arrives() {
+fn late_deletion_of_a_collection_is_replayed() {
     explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a")).await;
         cluster.create(secret("a")).await;
@@ -220,7 +220,7 @@ fn wrong_state_before_a_deletion_is_found_after_any_number_of_waits(#[case] wait
 
 /// Without the object, the scenario would not contain it in any comparison.
 #[test]
-fn failure_with_other_random_numbers_does_not_hide_objects() {
+fn failure_with_another_seed_does_not_hide_objects() {
     let first = Arc::new(Mutex::new(None));
     let report = explore(async move |cluster: &TestCluster| {
         assert_eq!(

@@ -26,8 +26,8 @@ async fn copy_or_panic(client: Client) {
 }
 
 #[rstest]
-#[case::returns(false)]
-#[case::panics(true)]
+#[case::controller_returns(false)]
+#[case::controller_panics(true)]
 #[tokio::test(start_paused = true)]
 async fn ended_controller_is_restarted_after_a_back_off(#[case] panics: bool) {
     let cluster = TestCluster::start();

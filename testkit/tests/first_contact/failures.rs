@@ -75,7 +75,7 @@ fn coverage_counts_schedules_up_to_the_first_failure() {
 }
 
 #[test]
-fn each_failing_replay_is_a_failure_of_the_report() {
+fn each_failing_replay_is_reported_as_a_failure() {
     let found = two_bugs().report();
     let explore = found
         .failures()

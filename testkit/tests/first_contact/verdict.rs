@@ -46,7 +46,7 @@ async fn mark(client: Client, again: u64) {
 
 #[rstest]
 #[case::within_fifteen_minutes(300, false)]
-#[case::within_an_hour(1_800, true)]
+#[case::after_half_an_hour(1_800, true)]
 fn late_end_state_passes_and_is_noted_after_fifteen_minutes(#[case] again: u64, #[case] is_noted: bool) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;

@@ -92,7 +92,7 @@ async fn idle_controller_writes_nothing_for_a_day(cluster: TestCluster) {
 /// The write after the new list conflicts as well.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn expired_watch_causes_one_list(cluster: TestCluster) {
+async fn expired_watch_causes_one_relist(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0").namespace("shop")).await;
     cluster.settle().await;

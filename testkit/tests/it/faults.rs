@@ -191,7 +191,7 @@ async fn watches_are_filtered_by_resource_namespace_and_client(cluster: TestClus
     "pods/status does not support create; it supports get, patch, update"
 )]
 #[tokio::test(start_paused = true)]
-async fn faults_on_unserved_resources_are_refused_by_name(
+async fn error_for_a_fault_on_an_unserved_resource_contains_its_name(
     cluster: TestCluster,
     #[case] resource: &str,
     #[case] verb: Verb,
@@ -205,7 +205,7 @@ async fn faults_on_unserved_resources_are_refused_by_name(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn watches_on_unserved_resources_are_refused_by_name(cluster: TestCluster) {
+async fn error_for_watches_on_an_unserved_resource_contains_its_name(cluster: TestCluster) {
     let message = failure_of(|| cluster.watches().on("pod").count());
     assert!(
         message.ends_with("the resource pod is not served; did you mean pods?"),

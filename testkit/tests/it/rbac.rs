@@ -48,7 +48,7 @@ async fn run(manifest: &str) -> (Result<(), kube::Error>, ObservedRbac) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exact_shipped_role_passes() {
+async fn role_with_exactly_the_required_permissions_passes() {
     let (ended, observed) = run(EXACT).await;
     ended.expect("the role is sufficient");
     observed.assert_is_exactly(EXACT);
@@ -63,7 +63,7 @@ async fn apply_that_creates_an_object_needs_permission_to_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn smallest_role_prints_as_yaml() {
+async fn required_role_is_printed_as_yaml() {
     let (_, observed) = run(EXACT).await;
     let expected = r#"apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -85,7 +85,7 @@ async fn portable_test_runs_on_a_server_behind_a_socket() {
 }
 
 #[tokio::test]
-async fn unsupported_operations_of_real_servers_are_skipped_by_name() {
+async fn operations_that_real_servers_do_not_support_are_skipped_and_listed() {
     behind_a_socket(async |client| {
         let cluster = TestCluster::connect(client).await;
         cluster.run(label_pods(cluster.client()));

@@ -41,7 +41,7 @@ fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
 #[case::not_older_than_the_newest_version(|_, newest| not_older_than(newest), "504")]
 #[case::exact_version(|_, newest: u64| ListParams::default().at(&newest.to_string()).matching(VersionMatch::Exact),
     "a b c")]
-#[case::pages(|_, _| ListParams::default().limit(2), "a b")]
+#[case::paginated_list(|_, _| ListParams::default().limit(2), "a b")]
 #[tokio::test(start_paused = true)]
 async fn list_from_a_lagging_replica_depends_on_the_requested_version(
     cluster: TestCluster,

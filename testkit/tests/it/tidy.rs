@@ -448,7 +448,7 @@ fn is_rule(word: &str) -> bool {
 }
 
 #[test]
-fn files_do_not_contain_paths_of_one_machine() {
+fn files_do_not_contain_paths_of_a_single_machine() {
     // Split into two halves, so that this file does not contain the words itself.
     let words = [
         ["/ho", "me/"],

@@ -196,7 +196,7 @@ async fn writes_without_effect_do_not_delay_settling_while_another_object_change
 /// The controller immediately reacts to its own write by writing again, forever.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn hot_loop_ends_settle_after_2000_messages(cluster: TestCluster) {
+async fn settle_reports_a_hot_loop_after_2000_messages(cluster: TestCluster) {
     let client = cluster.client_named("operator");
     cluster.create(config_map("a")).await;
     cluster.run(async move {

@@ -46,7 +46,7 @@ fn internal() -> Box<Status> {
 #[case::fail(|| Verdict::Fail(internal()), "500", false)]
 #[case::lose(|| Verdict::Lose(internal()), "500", true)]
 #[case::delay(|| Verdict::Delay(Duration::from_secs(5)), "ok", true)]
-#[case::delay_answer(|| Verdict::DelayAnswer(Duration::from_secs(5)), "ok", true)]
+#[case::delay_response(|| Verdict::DelayAnswer(Duration::from_secs(5)), "ok", true)]
 #[case::refuse(|| Verdict::Refuse, "ConnectionRefused", false)]
 #[case::reset(|| Verdict::Reset(When::Before), "ConnectionReset", false)]
 #[case::reset_after(|| Verdict::Reset(When::After), "ConnectionReset", true)]
@@ -70,7 +70,7 @@ async fn verdict_determines_effect_and_response(
 
 #[rstest]
 #[case::delayed_request(|| Verdict::Delay(Duration::from_secs(5)), 1)]
-#[case::delayed_answer(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
+#[case::delayed_response(|| Verdict::DelayAnswer(Duration::from_secs(5)), 0)]
 #[tokio::test(start_paused = true)]
 async fn delayed_list_returns_the_state_at_the_time_of_the_read(
     cluster: TestCluster,

@@ -77,7 +77,7 @@ async fn delete_during_a_gap_is_delivered_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_watch_causes_one_list() {
+async fn expired_watch_causes_one_relist() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     cluster.delete(pod("web-0")).await;
     cluster.expire_watches();

@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn must_gather_dump_loads_supported_kinds(cluster: TestCluster) {
+async fn supported_kinds_of_a_must_gather_dump_are_loaded(cluster: TestCluster) {
     let folder = folder("dump");
     let write = |path: &str, text: &str| fs::write(folder.join(path), text).expect("the file is writable");
     let pods = r#"{"kind": "PodList", "apiVersion": "v1", "items": [
@@ -199,10 +199,10 @@ async fn run_is_replayed_from_its_journal(cluster: TestCluster) {
 }
 
 #[rstest]
-#[case::log_kept(RestartLog::Kept, 1)]
-#[case::log_lost(RestartLog::Lost, 2)]
+#[case::kept_log(RestartLog::Kept, 1)]
+#[case::lost_log(RestartLog::Lost, 2)]
 #[tokio::test(start_paused = true)]
-async fn restart_breaks_watches_and_requires_a_list_if_the_log_is_lost(
+async fn restart_breaks_watches_and_causes_a_relist_if_the_log_is_lost(
     cluster: TestCluster,
     #[case] log: RestartLog,
     #[case] lists: usize,
@@ -294,7 +294,7 @@ async fn failed_check_of_requests_lists_requests_with_clients(cluster: TestClust
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn writes_after_settling_fail_assert_idle(cluster: TestCluster) {
+async fn assert_idle_fails_after_later_writes(cluster: TestCluster) {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     cluster.create(config_map("a")).await;
     cluster.run(async move {

@@ -141,8 +141,8 @@ fn command_line(name: &str) -> String {
     "\"it\" does not hold: no resource \"webs\" is served"
 )]
 #[case::command("eventually: {run: 'echo not yet; exit 3'}", "failed (exit status: 3): not yet")]
-#[case::command_that_always_runs("always: {run: COMMAND missing}", "missing is missing")]
-#[case::event_that_never_happens("sometimes: object != null\n    object: cm/missing", "it did not hold in any run")]
+#[case::always_check_with_a_command("always: {run: COMMAND missing}", "missing is missing")]
+#[case::condition_that_never_holds("sometimes: object != null\n    object: cm/missing", "it did not hold in any run")]
 fn violated_checks_fail_with_a_description(#[case] check: &str, #[case] message: &str) {
     let check = check.replace("COMMAND missing", &Value::from(command_line("missing")).to_string());
     let fields = format!("{WEB}checks:\n  - name: it\n    {check}\n");
@@ -183,7 +183,7 @@ fn satisfied_checks_do_not_fail_the_exploration() {
     "edit: {object: cm/it, json: [{op: add, path: /data/b, value: new}]}",
     "object.data.b == 'new'"
 )]
-#[case::user(
+#[case::change_as_a_user(
     "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: it}, data: {a: new}}, as: jane, refused: Forbidden",
     "object.data.a == 'old'"
 )]
@@ -471,7 +471,7 @@ steps:
 #[rstest]
 #[case::no_controller_serves_webhooks("fixed", "", "", true)]
 #[case::controller_serves_another_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/others", true)]
-#[case::controller_serves_this_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
+#[case::controller_serves_the_service("webhooks", ", '${CERT_DIR}', '${PORT_WEBHOOK}'", "shop/hooks", false)]
 fn webhook_service_that_no_controller_serves_is_reported(
     #[case] controller: &str,
     #[case] command: &str,

@@ -18,7 +18,7 @@ twins! {
     request_refused_by_a_quota_is_retried: "end state", "pods default/web";
     rename_moves_all_parts: "end state", "secrets default/old";
     failed_read_does_not_count_as_absence: "end state", "secrets default/web";
-    deletion_of_many_continues_after_an_error: "end state", "secrets default/";
+    deletion_of_many_objects_continues_after_an_error: "end state", "secrets default/";
     error_of_one_object_does_not_stop_the_others: "end state", "secrets default/";
 }
 
@@ -182,7 +182,7 @@ async fn failed_read_does_not_count_as_absence(cluster: &TestCluster, is_healthy
 }
 
 /// Deletes the Secrets of a parent that requests none; the buggy variant ends the batch at the first missing Secret.
-async fn deletion_of_many_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
+async fn deletion_of_many_objects_continues_after_an_error(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if field(&parent, "wants") == "none" {
             for name in ["a", "b", "c"] {

@@ -21,7 +21,7 @@ twins! {
     generated_id_is_looked_up: "end state", "cloud";
     cloud_id_is_recorded_in_the_object_before_its_use: "end state", "cloud";
     older_resource_versions_do_not_replace_a_record: "end state", "cloud web";
-    time_of_creation_is_recorded: "end state", "cloud web";
+    failed_update_of_a_record_is_retried: "end state", "cloud web";
     resize_is_retried: "end state", "cloud web";
     two_controllers_share_a_cloud: "end state", "cloud";
     lost_response_is_checked_by_a_read: "end state", "cloud";
@@ -238,7 +238,7 @@ async fn older_resource_versions_do_not_replace_a_record(cluster: &TestCluster, 
 }
 
 /// The record contains the time of its creation; the buggy variant ignores the error of an update.
-async fn time_of_creation_is_recorded(cluster: &TestCluster, is_healthy: bool) {
+async fn failed_update_of_a_record_is_retried(cluster: &TestCluster, is_healthy: bool) {
     let server = cluster.server().clone();
     OPERATOR.start(cluster, move |parent, cx| {
         let now = server.now().to_string();

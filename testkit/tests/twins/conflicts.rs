@@ -11,11 +11,11 @@ use crate::support::{Error, FINALIZER, OPERATOR, annotation, done, field, has_fi
 twins! {
     plain();
     old_content_is_not_written_at_the_newest_version: "end state", "configmaps default/web";
-    finalizers_of_others_are_kept: "end state", "cloud audited: missing";
+    finalizers_of_other_clients_are_kept: "end state", "cloud audited: missing";
     conflict_is_retried: "end state", "secrets default/shared";
-    labels_of_others_are_kept: "idempotence", "secrets default/shared";
+    labels_of_other_clients_are_kept: "idempotence", "secrets default/shared";
     count_is_derived_from_the_state: "idempotence", "secrets default/shared";
-    change_of_the_user_is_kept: "end state", "configmaps default/web";
+    user_change_is_kept: "end state", "configmaps default/web";
 }
 
 async fn made_and_changed(cluster: &TestCluster) {
@@ -53,7 +53,7 @@ async fn old_content_is_not_written_at_the_newest_version(cluster: &TestCluster,
 
 /// Removes its finalizer; the buggy variant removes all finalizers, including the finalizer of another controller that
 /// has not cleaned up yet.
-async fn finalizers_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
+async fn finalizers_of_other_clients_are_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.named("audit").start(cluster, move |parent, cx| async move {
         let own = "example.com/audit".to_owned();
         let has_own = parent.finalizers().contains(&own);
@@ -108,7 +108,7 @@ async fn conflict_is_retried(cluster: &TestCluster, is_healthy: bool) {
 }
 
 /// Two controllers label one Secret; the buggy variant writes all labels that it has read.
-async fn labels_of_others_are_kept(cluster: &TestCluster, is_healthy: bool) {
+async fn labels_of_other_clients_are_kept(cluster: &TestCluster, is_healthy: bool) {
     for name in ["east", "west"] {
         OPERATOR.named(name).start(cluster, move |_, cx| async move {
             let shared = cx.get::<Secret>("shared").await?.ok_or(Error::NotYet("no secret"))?;
@@ -163,7 +163,7 @@ async fn count_is_derived_from_the_state(cluster: &TestCluster, is_healthy: bool
 
 /// Sets a default in the parent. The buggy variant writes the complete object without its resourceVersion, which
 /// overwrites concurrent changes of the user.
-async fn change_of_the_user_is_kept(cluster: &TestCluster, is_healthy: bool) {
+async fn user_change_is_kept(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "default").is_empty() {
             return done();

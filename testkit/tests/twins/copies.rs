@@ -22,7 +22,7 @@ use crate::support::{Error, OPERATOR, annotation, done, field, now, plain};
 
 twins! {
     plain();
-    copies_follow_the_namespaces: "end state", "configmaps team-";
+    copies_in_all_namespaces_are_deleted_with_the_original: "end state", "configmaps team-";
     adoption_requires_the_uid_of_the_object_that_was_read: "end state", "secrets default/web";
     expired_message_is_deleted_despite_an_error: "end state", "configmaps default/web: unexpected";
     bucket_is_deleted_with_its_parent: "end state", "cloud bucket-web: unexpected";
@@ -32,7 +32,7 @@ twins! {
 
 /// Copies a ConfigMap into each namespace of a team, and deletes the copies when the ConfigMap is deleted. The buggy
 /// variant deletes only the copies that it has made since its start.
-async fn copies_follow_the_namespaces(cluster: &TestCluster, is_healthy: bool) {
+async fn copies_in_all_namespaces_are_deleted_with_the_original(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |parent, cx, memory| async move {
         let teams = Api::<Namespace>::all(cx.client.clone());
         let teams = teams.list(&ListParams::default().labels("team")).await?;

@@ -13,7 +13,7 @@ twins! {
     plain();
     revisions_are_numbered: "end state", "secrets default/web-";
     revisions_increase: "end state", "secrets default/web-";
-    concurrent_changes_leave_snapshots: "end state", "secrets default/snapshot-3: missing";
+    each_observed_size_has_a_snapshot: "end state", "secrets default/snapshot-3: missing";
     rollouts_are_counted: "end state", "secrets default/web: missing";
     numbered_children_are_removed: "end state", "secrets default/web-2: unexpected";
     inactive_color_gets_the_next_size: "end state", "secrets default/web-blue";
@@ -155,7 +155,7 @@ async fn revisions_increase(cluster: &TestCluster, is_healthy: bool) {
 
 /// Keeps a snapshot of each size that it observes. The buggy variant marks the newest size as done, even if that is a
 /// different size.
-async fn concurrent_changes_leave_snapshots(cluster: &TestCluster, is_healthy: bool) {
+async fn each_observed_size_has_a_snapshot(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=app")
         .start(cluster, move |parent, cx| async move {

@@ -47,23 +47,23 @@ idioms!(
     backoff_is_kept_in_an_annotation,
     leader_labels_objects_with_its_name,
     deployment_has_the_hash_of_a_rotated_secret,
-    leaves_are_derived_from_one_generated_ca,
+    certificates_are_derived_from_one_generated_ca,
     freed_port_is_reused,
     child_with_a_random_name_is_adopted_by_label,
     two_newest_revisions_are_kept,
     missed_runs_are_skipped,
     drifted_child_is_recreated,
     three_managers_share_a_container,
-    default_is_frozen_at_first_sight,
+    default_is_written_once_into_each_object,
     finished_task_is_deleted_after_a_while,
-    process_ends_at_each_error,
-    total_over_pages_has_a_revision,
+    process_exits_on_each_error,
+    revision_counts_changes_of_a_total_over_pages,
 );
 
 idioms!(
     odd_widget_is_not_reported, widgets();
     two_newest_images_are_listed,
-    external_id_follows_a_new_object,
+    recreated_object_gets_another_external_id,
 );
 
 twins! {
@@ -449,7 +449,7 @@ async fn deployment_has_the_hash_of_a_rotated_secret(cluster: &TestCluster) {
 
 /// Generates the key of a CA once, and derives a certificate for each object from it. If the CA is deleted, all
 /// certificates are derived again. All values are generated or derived, and only one of two objects creates the CA.
-async fn leaves_are_derived_from_one_generated_ca(cluster: &TestCluster) {
+async fn certificates_are_derived_from_one_generated_ca(cluster: &TestCluster) {
     async fn reconcile(parent: Arc<ConfigMap>, cx: Context) -> Done {
         let Some(parent) = alive(&cx, &*parent).await? else {
             return done();
@@ -791,7 +791,7 @@ async fn three_managers_share_a_container(cluster: &TestCluster) {
 
 /// Writes the default of the settings into each object that has no size, once. If the settings change before the object
 /// is observed, the object gets the new default.
-async fn default_is_frozen_at_first_sight(cluster: &TestCluster) {
+async fn default_is_written_once_into_each_object(cluster: &TestCluster) {
     async fn reconcile(parent: Arc<ConfigMap>, cx: Context) -> Done {
         let Some(mut parent) = alive(&cx, &*parent).await? else {
             return done();
@@ -866,7 +866,7 @@ async fn finished_task_is_deleted_after_a_while(cluster: &TestCluster) {
 
 /// Polls, and ends its process at the first error, as programs with `?` in `main` do; the kubelet restarts it. After
 /// several errors the pause is longer than the quiet time of a scenario.
-async fn process_ends_at_each_error(cluster: &TestCluster) {
+async fn process_exits_on_each_error(cluster: &TestCluster) {
     async fn poll(client: Client) -> Result<(), Error> {
         let (maps, secrets) = (
             Api::<ConfigMap>::default_namespaced(client.clone()),
@@ -905,7 +905,7 @@ async fn process_ends_at_each_error(cluster: &TestCluster) {
 
 /// Adds the sizes of all objects, with two objects a page, and increments a revision with each change of the total. The
 /// revision depends on how many changes were observed at once.
-async fn total_over_pages_has_a_revision(cluster: &TestCluster) {
+async fn revision_counts_changes_of_a_total_over_pages(cluster: &TestCluster) {
     async fn sizes(maps: &Api<ConfigMap>) -> kube::Result<Vec<u32>> {
         let (mut sizes, mut params) = (Vec::new(), ListParams::default().labels("kind=item").limit(2));
         loop {
@@ -1099,7 +1099,7 @@ async fn two_newest_images_are_listed(cluster: &TestCluster) {
 
 /// The external system generates the id, which is stored in the status; the uid is the key of idempotence. The user
 /// deletes the object and creates it again, which needs another id.
-async fn external_id_follows_a_new_object(cluster: &TestCluster) {
+async fn recreated_object_gets_another_external_id(cluster: &TestCluster) {
     async fn reconcile(known: Arc<Widget>, cx: Context) -> Done {
         let Some(widget) = cx.get::<Widget>(&known.name_any()).await? else {
             return done();

@@ -15,7 +15,7 @@ twins! {
     single_address_is_assigned_to_the_first_parent: "end state", "secrets default/address";
     each_parent_gets_the_next_number: "end state", "configmaps default/";
     ports_are_assigned_in_one_map: "end state", "configmaps default/ports";
-    first_of_two_parents_leads: "end state", "configmaps default/";
+    only_one_of_two_parents_leads: "end state", "configmaps default/";
     failed_assertion_does_not_invalidate_the_run: "end state", "cloud web: unexpected";
 }
 
@@ -135,7 +135,7 @@ async fn ports_are_assigned_in_one_map(cluster: &TestCluster, is_healthy: bool) 
 
 /// The first of two parents leads and the other follows. The buggy variant chooses the role from a list, which may be
 /// outdated when the role is written.
-async fn first_of_two_parents_leads(cluster: &TestCluster, is_healthy: bool) {
+async fn only_one_of_two_parents_leads(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         if !annotation(&parent, "role").is_empty() {
             return done();

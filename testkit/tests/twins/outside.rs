@@ -21,7 +21,7 @@ twins! {
     snapshot_is_taken_before_the_deletion: "end state", "cloud snapshot-web: missing";
     member_is_removed_before_its_pod: "end state", "cloud web-1: unexpected";
     missed_heartbeat_is_tolerated: "end state", "configmaps default/node data.ready";
-    record_has_an_owner: "end state", "cloud txt-a.example.com: missing";
+    record_is_created_after_its_owner_record: "end state", "cloud txt-a.example.com: missing";
     secret_in_use_is_kept: "end state", "secrets default/login metadata.annotations.users: expected \"1\", found \"2\"";
 }
 
@@ -220,7 +220,7 @@ async fn missed_heartbeat_is_tolerated(cluster: &TestCluster, is_healthy: bool) 
 
 /// Creates the record of a domain and another record with its owner; it never changes a record of a different owner.
 /// The buggy variant creates the domain's record first, and after a crash treats it as the record of a different owner.
-async fn record_has_an_owner(cluster: &TestCluster, is_healthy: bool) {
+async fn record_is_created_after_its_owner_record(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "records",

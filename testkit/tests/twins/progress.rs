@@ -219,7 +219,7 @@ async fn each_generation_may_fail(cluster: &TestCluster, is_healthy: bool) {
 
 /// The test waits for the end of all faults, so the count differs at the first step, and the size at the next one.
 #[test]
-fn step_after_an_accepted_failure_count_is_judged() {
+fn step_after_an_accepted_failure_count_is_still_compared() {
     let explored = |is_healthy| {
         let exploration = exploration(tasks(), each_generation_may_fail, is_healthy);
         exploration.faults(errors()).schedules(STOOD).report()

@@ -25,7 +25,7 @@ twins! {
     new_resource_gets_its_own_configuration: "end state", "secrets default/cdi-config";
     server_leaves_maintenance: "end state", "cloud amlen-1";
     user_has_its_grant: "end state", "cloud grant-";
-    namespace_ends_with_its_space: "end state", "secrets default/dev-";
+    namespace_is_deleted_with_its_space: "end state", "secrets default/dev-";
 }
 
 /// Deletes Secrets with this label, whose value is the name of a parent that does not exist.
@@ -232,7 +232,7 @@ async fn user_has_its_grant(cluster: &TestCluster, is_healthy: bool) {
 /// The healthy variant saves the finalizer first, and creates nothing in the same pass. The cleanup may be repeated,
 /// because an object that is gone causes no error. Objects that a late request creates after the cleanup have no
 /// space; a pass of another space deletes them. Names of spaces are not reused.
-async fn namespace_ends_with_its_space(cluster: &TestCluster, is_healthy: bool) {
+async fn namespace_is_deleted_with_its_space(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |cached, cx| async move {
         if is_healthy {
             delete_orphans(&cx, "space").await?;

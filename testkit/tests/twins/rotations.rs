@@ -24,7 +24,7 @@ twins! {
     default_does_not_replace_the_value_of_the_user: "end state", "configmaps default/web";
     each_claim_is_counted_once: "end state", "configmaps default/quota";
     credentials_are_copied_before_the_old_secret_is_deleted: "end state", "secrets default/web-new";
-    certificate_of_each_site_is_at_the_edge: "end state", "configmaps default/edge";
+    edge_has_the_certificate_of_each_site: "end state", "configmaps default/edge";
 }
 
 /// Sets a field of a ConfigMap's data, as a user does.
@@ -286,7 +286,7 @@ async fn credentials_are_copied_before_the_old_secret_is_deleted(cluster: &TestC
 /// none, and applies everything again. The buggy variant applies the certificate only in the pass that orders it, as an
 /// existing order means that "the certificate is installed": a crash, a lost answer, or an error of the apply leaves
 /// the site without a certificate.
-async fn certificate_of_each_site_is_at_the_edge(cluster: &TestCluster, is_healthy: bool) {
+async fn edge_has_the_certificate_of_each_site(cluster: &TestCluster, is_healthy: bool) {
     let router = OPERATOR.named("router").selects("kind=site");
     router.start(cluster, move |cached, cx| async move {
         let Some(site) = live(&cx, &cached).await? else {

@@ -25,7 +25,7 @@ use crate::support::{
 twins! {
     plain();
     replicas_claim_jobs: "end state", "secrets default/";
-    rollout_follows_the_hash: "end state", "deployments.apps default/web";
+    deployment_is_updated_if_the_hash_of_its_settings_changes: "end state", "deployments.apps default/web";
     label_is_added_to_the_newest_version: "end state", "configmaps default/web data.size";
     orphan_is_adopted_later: "end state", "secrets default/web metadata.ownerReferences";
     entries_are_spread_over_shards: "end state", "configmaps default/shard-";
@@ -111,7 +111,7 @@ async fn roll_out(cx: &Context, app: &ConfigMap, is_healthy: bool) -> Done {
 
 /// Updates a Deployment if the hash of its settings has changed. The buggy variant does not hash the same settings that
 /// it writes.
-async fn rollout_follows_the_hash(cluster: &TestCluster, is_healthy: bool) {
+async fn deployment_is_updated_if_the_hash_of_its_settings_changes(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("operator");
     cluster.controller("operator", move |client: Client| {
         let cloud = cloud.clone();

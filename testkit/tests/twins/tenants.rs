@@ -24,9 +24,9 @@ use crate::support::{Context, Error, done, now};
 twins! {
     sites(), 60;
     default_from_a_policy_does_not_replace_a_user_value: "end state", "default/web spec.size: expected 5, found 3";
-    certificate_follows_the_host: "end state", "secrets default/web: missing";
+    certificate_exists_if_the_status_reports_it: "end state", "secrets default/web: missing";
     policy_of_a_former_tenant_is_deleted: "end state", "networkpolicies.networking.k8s.io team-a/isolation: unexpected";
-    oldest_site_has_the_host: "end state", "sites.example.com default/alpha status";
+    host_belongs_to_the_oldest_site: "end state", "sites.example.com default/alpha status";
     each_generation_gets_a_job: "end state", "jobs.batch default/web-2: missing";
 }
 
@@ -64,7 +64,7 @@ async fn default_from_a_policy_does_not_replace_a_user_value(cluster: &TestClust
 
 /// Issues a certificate, and renews it at two thirds of its lifetime of three hours. The buggy variant relies on the
 /// status, which it writes before the Secret.
-async fn certificate_follows_the_host(cluster: &TestCluster, is_healthy: bool) {
+async fn certificate_exists_if_the_status_reports_it(cluster: &TestCluster, is_healthy: bool) {
     start(
         cluster,
         "certificates",
@@ -198,7 +198,7 @@ async fn tenant(namespace: &Namespace, client: Client, is_healthy: bool) -> Resu
 
 /// The oldest Site of a host gets a Service; the others wait. The buggy variant remembers the first Site that it has
 /// reconciled.
-async fn oldest_site_has_the_host(cluster: &TestCluster, is_healthy: bool) {
+async fn host_belongs_to_the_oldest_site(cluster: &TestCluster, is_healthy: bool) {
     let cloud = cluster.external("cloud").of("hosts");
     cluster.controller("hosts", move |client: Client| {
         let cx = Context {

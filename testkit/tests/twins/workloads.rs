@@ -24,7 +24,7 @@ twins! {
     broker_is_drained_before_it_is_removed: "end state", "p-2";
     set_with_larger_volumes_keeps_its_replicas: "end state", "secrets default/db-set";
     each_proxy_has_loaded_the_recorded_config: "end state", "proxy-";
-    record_belongs_to_the_operator: "end state", "example.com";
+    operator_recognises_the_records_that_it_created: "end state", "example.com";
     readiness_of_all_members_is_in_the_status: "end state", "configmaps default/web";
     tenant_holds_one_port: "end state", "configmaps default/ports";
 }
@@ -361,7 +361,7 @@ async fn each_proxy_has_loaded_the_recorded_config(cluster: &TestCluster, is_hea
 /// The healthy variant creates the text record before the address, and deletes it after the address, so that it
 /// recognises each address that it has created. The buggy variant creates the address first. After a crash or an error
 /// between the two writes, it treats its own address as foreign, and neither updates nor deletes it.
-async fn record_belongs_to_the_operator(cluster: &TestCluster, is_healthy: bool) {
+async fn operator_recognises_the_records_that_it_created(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |cached, cx| async move {
         let Some(parent) = live(&cx, &cached).await? else {
             return done();

@@ -124,12 +124,12 @@ mod tests {
     #[rstest::rstest]
     #[case::time("lastErrorTime", json!("2026-01-05T09:00:10Z"), 1)]
     #[case::message("lastError", json!("connection reset"), 0)]
-    #[case::ended_condition("conditions.1", json!({"type": "Degraded", "status": "False",
+    #[case::resolved_condition("conditions.1", json!({"type": "Degraded", "status": "False",
         "lastTransitionTime": "2026-01-05T09:00:10Z"}), 1)]
     #[case::lasting_condition("conditions.1", json!({"type": "Degraded", "status": "True",
         "lastTransitionTime": "2026-01-05T09:00:10Z"}), 0)]
     #[case::list("errors", json!(["connection reset"]), 0)]
-    fn times_and_ended_conditions_can_be_records_of_failures(
+    fn only_new_times_and_resolved_conditions_can_record_failures(
         #[case] field: &str,
         #[case] found: Value,
         #[case] expected: usize,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn message_is_a_record_together_with_a_number_of_the_same_object() {
+    fn message_can_record_a_failure_together_with_a_count_of_the_same_object() {
         let number = difference("status.attempts", (json!(0), json!(1)));
         let message = || difference("status.lastError", (Value::Null, json!("connection reset")));
         assert_eq!(only_counts(&[number, message()]).len(), 2);

@@ -335,8 +335,8 @@ mod tests {
     const VALUES: [[&str; 2]; 2] = [["begin-a1b2c3", "begin-d4e5f6"], ["begin-778899", "begin-aabbcc"]];
 
     #[rstest]
-    #[case::value_itself("begin-778899", &[(1, Form::Value)])]
-    #[case::within_another_text("postgres://begin-a1b2c3@db", &[(0, Form::Value)])]
+    #[case::whole_string("begin-778899", &[(1, Form::Value)])]
+    #[case::within_another_string("postgres://begin-a1b2c3@db", &[(0, Form::Value)])]
     #[case::two_values("begin-a1b2c3begin-778899", &[(0, Form::Value), (1, Form::Value)])]
     #[case::common_prefix_only("begin-000000", &[])]
     #[case::in_base64("auth: YmVnaW4tYTFiMmMz", &[(0, Form::Value)])]

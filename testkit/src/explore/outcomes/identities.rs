@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_with_the_same_name_are_kept_in_the_order_of_their_values() {
+    fn fields_with_the_same_name_are_numbered_in_the_order_of_their_values() {
         let fields = [("pod", json!(2)), ("pod", json!(1)), ("a", json!(3)), ("pod", json!(1))];
         let fields = fields.map(|(name, field)| (name.to_owned(), field));
         let map = Value::Object(with_unique_names(fields.to_vec()));

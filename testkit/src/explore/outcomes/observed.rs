@@ -169,11 +169,11 @@ mod tests {
     #[rstest::rstest]
     #[case::number("configmaps default/shop-rev-2", "configmaps default/shop-rev-*")]
     #[case::hash("secrets default/web-5d4f8c-tls", "secrets default/web-*-tls")]
-    #[case::first_part("pods default/v2", "pods default/v2")]
-    #[case::no_number("secrets default/shop-token", "secrets default/shop-token")]
+    #[case::number_in_the_first_part("pods default/v2", "pods default/v2")]
+    #[case::name_without_a_number("secrets default/shop-token", "secrets default/shop-token")]
     #[case::cluster_scoped("nodes /node-1", "nodes /node-*")]
     #[case::external_system("cloud disk-12", "cloud disk-*")]
-    fn numbered_parts_of_names_are_replaced(#[case] key: &str, #[case] expected: &str) {
+    fn numbers_and_hashes_in_names_are_replaced(#[case] key: &str, #[case] expected: &str) {
         assert_eq!(history(key), expected);
     }
 }

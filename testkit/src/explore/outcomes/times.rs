@@ -229,8 +229,8 @@ mod tests {
     #[rstest]
     #[case::date_and_minute("backup-20261128t0443", Some("backup-*"))]
     #[case::date_and_second("backup-20261128t044310z", Some("backup-*"))]
-    #[case::compact("daily-20261128044310", Some("daily-*"))]
-    #[case::parts("web-2026-11-28-04-43-data", Some("web-*-data"))]
+    #[case::digits_only("daily-20261128044310", Some("daily-*"))]
+    #[case::separate_parts("web-2026-11-28-04-43-data", Some("web-*-data"))]
     #[case::date("web-2026-11-28", Some("web-*"))]
     #[case::seconds("job-1795840980", Some("job-*"))]
     #[case::milliseconds("job-1795840980123", Some("job-*"))]
@@ -238,7 +238,7 @@ mod tests {
     #[case::another_day("backup-20251128t0443", None)]
     #[case::another_number("job-1764304800", None)]
     #[case::part_of_a_word("web-x20261128", None)]
-    #[case::replica("web-7", None)]
+    #[case::replica_number("web-7", None)]
     #[case::many_numbers(&"1-".repeat(50_000), None)]
     fn times_in_names_are_recognised(#[case] name: &str, #[case] starred: Option<&str>) {
         let now: jiff::Timestamp = "2026-11-28T04:43:00Z".parse().expect("the time is valid");

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[rstest::rstest]
-    #[case::in_a_namespace("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
+    #[case::namespaced("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
     #[case::numbered_within_a_step("lose@b:patch:pods:shop/a#step2", "patch pods shop/a (the first in step 2)")]
     #[case::cluster_scoped("lose@b:patch:nodes:/a#1", "patch nodes a")]
     #[case::generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fault_is_refused_by_name() {
+    fn error_for_an_unknown_fault_contains_its_name() {
         let error = Plan::parse("explode@a:b:c:d#1").expect_err("the fault is unknown");
         assert_eq!(error, "`explode@a:b:c:d#1` in the replay string is not a known fault");
     }

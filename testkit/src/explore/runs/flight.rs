@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_search_do_not_report_each_other_as_interrupted() {
+    fn shards_of_a_search_do_not_report_each_other_as_interrupted() {
         let [mut one, mut other] = [Flight::new(), Flight::new()];
         one.is_part(&"1/2");
         other.is_part(&"2/2");

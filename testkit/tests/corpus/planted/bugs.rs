@@ -261,7 +261,7 @@ pub(super) fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Sc
 #[case::error_of_an_external_system_is_ignored(cloud_errors, "end state")]
 #[case::id_of_an_external_object_is_lost(cloud_ids, "end state")]
 #[case::write_arrives_late(late_writes, "end state")]
-#[case::later_step_repairs_the_damage(repaired_later, "end state")]
+#[case::damage_is_repaired_by_a_later_step(repaired_later, "end state")]
 #[case::value_is_rolled_back(rolled_back, "no field goes back")]
 #[case::only_the_first_page_is_read(small_limit, "all pages are read")]
 #[case::only_the_first_page_is_read_with_a_large_limit(large_limit, "all pages are read")]
@@ -318,8 +318,8 @@ async fn renew(client: Client, every: Duration) {
 
 /// Nothing is written at the moment at which a certificate expires.
 #[rstest]
-#[case::too_late(90, Some("always"))]
-#[case::in_time(30, None)]
+#[case::renewed_too_late(90, Some("always"))]
+#[case::renewed_in_time(30, None)]
 fn always_checks_run_as_time_passes(#[case] every: u64, #[case] oracle: Option<&str>) {
     let report = exploration(async move |cluster: &TestCluster| {
         cluster.controller("renewer", move |client| renew(client, Duration::from_secs(every)));

@@ -214,7 +214,7 @@ fn remembered_early(cluster: &TestCluster, is_fixed: bool) {
 }
 
 #[rstest]
-#[case::deleting_a_missing_object_is_an_error(failing_deletes, "the controllers settle")]
+#[case::deletion_of_a_missing_object_fails(failing_deletes, "the controllers settle")]
 #[case::object_with_an_old_name_is_leaked(leaked_names, "end state")]
 #[case::observed_generation_is_written_too_early(observed_too_much, "end state")]
 #[case::repeated_write_is_counted_twice(counted_twice, "end state")]

@@ -39,7 +39,7 @@ async fn scaled(cluster: &TestCluster) {
 }
 
 #[test]
-fn conflict_without_retry_is_a_valid_idiom() {
+fn conflict_that_is_not_retried_is_not_reported() {
     is_silent(scaled);
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use super::root;
 
 #[test]
-fn section_of_the_checks_fails_if_any_of_its_commands_fails() {
+fn section_of_a_check_script_fails_if_any_of_its_commands_fails() {
     let passed = run_section("true; true");
     assert!(passed.status.success(), "{passed:?}");
     for commands in ["true; false", "false; true"] {
