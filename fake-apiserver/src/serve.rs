@@ -714,7 +714,7 @@ mod tests {
             let mut roots = RootCertStore::empty();
             roots
                 .add(ca.expect("the text is PEM"))
-                .expect("the certificate is an authority");
+                .expect("the certificate is a valid trust anchor");
             let config = ClientConfig::builder_with_provider(ring::default_provider().into())
                 .with_safe_default_protocol_versions()
                 .expect("the crypto provider supports the TLS versions")

@@ -293,7 +293,7 @@ impl ApiServer {
     /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
     /// let map = server.stored_object("", "configmaps", "default", "a").ok_or("it was stored")?;
     /// assert!(server.touch(&map));
-    /// assert!(!server.touch(&map), "it has another version now");
+    /// assert!(!server.touch(&map), "the object has another version now");
     /// # Ok(())
     /// # }
     /// ```

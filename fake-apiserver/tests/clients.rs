@@ -90,7 +90,8 @@ fn javascript_package_has_one_method_for_each_operation() {
 /// Asserts that there is one method for each operation of the control API, and no other method.
 #[track_caller]
 fn assert_operations(methods: impl Iterator<Item = String>) {
-    let document: serde_json::Value = serde_json::from_str(&read("src/control/openapi.json")).expect("it is JSON");
+    let document: serde_json::Value =
+        serde_json::from_str(&read("src/control/openapi.json")).expect("the document is valid JSON");
     let paths = document["paths"].as_object().expect("the document has paths").values();
     let operations = paths.filter_map(|path| path.as_object()).flat_map(|path| path.values());
     let operations: BTreeSet<_> = operations
@@ -101,7 +102,7 @@ fn assert_operations(methods: impl Iterator<Item = String>) {
     let other: Vec<_> = methods.difference(&operations).collect();
     assert!(
         missing.is_empty() && other.is_empty(),
-        "operations without a method: {missing:?}, methods that are no operations: {other:?}"
+        "operations without a method: {missing:?}, methods that are not operations: {other:?}"
     );
 }
 

@@ -68,7 +68,7 @@ fn request_targets_may_contain_characters_that_go_accepts() {
         while !answer.ends_with(b"}\n") && !answer.ends_with(b"}") {
             let mut part = [0; 4096];
             let count = stream.read(&mut part).expect("the server answers");
-            assert_ne!(count, 0, "the answer to {target} is cut");
+            assert_ne!(count, 0, "the response to {target} is truncated");
             answer.extend(&part[..count]);
         }
         let answer = String::from_utf8_lossy(&answer);
@@ -117,7 +117,7 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
     assert_eq!(server.child.wait().expect("the process ends").code(), Some(0));
     let mut rest = String::new();
     server.stdout.read_to_string(&mut rest).expect("stdout is text");
-    assert_eq!(rest, "", "the ready line is the only one");
+    assert_eq!(rest, "", "the ready line is the only output");
 }
 
 #[rstest]

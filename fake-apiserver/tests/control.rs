@@ -184,7 +184,7 @@ fn restart_ends_unanswered_requests(#[case] effect: Value, #[case] stored: &str)
     assert_eq!(
         ask(&server, "GET", MAPS, "").head,
         "",
-        "the server does not answer while it is down"
+        "the server does not respond while it is down"
     );
 }
 

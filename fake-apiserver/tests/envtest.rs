@@ -295,7 +295,7 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
         .expect("the text is PEM")
         .pop()
         .expect("the chain has a certificate");
-    roots.add(authority).expect("the certificate is an authority");
+    roots.add(authority).expect("the certificate is a valid trust anchor");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the crypto provider supports the TLS versions")

@@ -146,7 +146,7 @@ impl TestCluster {
         match self.server.list(api_version, kind, namespace).now_or_never() {
             Some(Ok(values)) => values.into_iter().map(|it| self.with_real_version(it)).collect(),
             Some(Err(_)) => self.fail(&not_served(api_version, kind)),
-            None => unreachable!("a server in this process answers at once"),
+            None => unreachable!("an in-process server responds immediately"),
         }
     }
 

@@ -648,7 +648,7 @@ fn pause_the_clock() {
 #[track_caller]
 fn check_the_runtime() {
     let Ok(handle) = Handle::try_current() else {
-        panic!("a TestCluster needs a tokio runtime: make the test `#[tokio::test] async fn`");
+        panic!("a TestCluster needs a tokio runtime: make the test an `async fn` with `#[tokio::test]`");
     };
     assert!(
         handle.runtime_flavor() == RuntimeFlavor::CurrentThread,

@@ -155,7 +155,7 @@ fn replay_that_cannot_be_run_fails(#[case] replay: &str, #[case] said: &str) {
     let report = explore(stepwise).replay(replay).schedules(1).report();
     let failure = report
         .failure()
-        .unwrap_or_else(|| panic!("the exploration passes: {report}"));
+        .unwrap_or_else(|| panic!("the exploration does not fail: {report}"));
     assert_eq!(failure.oracle(), "the replay can be executed", "{report}");
     assert!(failure.what().contains(said), "{report}");
 }
@@ -209,7 +209,9 @@ fn failures_replay_with_any_controller_and_step_names() {
     // In a shell, the replay string is in single quotes.
     assert!(!failure.replay().contains('\''), "{report}");
     let again = explored().replay(&failure.replay()).schedules(1).report();
-    let found = again.failure().unwrap_or_else(|| panic!("the replay is run: {again}"));
+    let found = again
+        .failure()
+        .unwrap_or_else(|| panic!("the replay does not fail: {again}"));
     assert_eq!((found.what(), found.plan()), (failure.what(), failure.plan()));
 }
 

@@ -514,7 +514,7 @@ const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
 #[case::rule_of_another_type(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {exec: x}}",
     "line 4",
-    "expected a rule in CEL, or `run`"
+    "expected a CEL rule, or `run`"
 )]
 #[case::stubs_without_a_private_network(
     "controllers: [{name: a, command: [x]}]\nsteps: []\ncluster: {stubs: [{pods: {}, port: 80, http: [{}]}]}",

@@ -126,7 +126,7 @@ enum KubeletState {
 pub(super) async fn set_kubelet(State(it): State<Controlled>, Order(order): Order<KubeletOrder>) -> Answered {
     if !it.server.runs(Worker::Kubelet) {
         return Err(Refusal::bad(
-            "nodes have kubelets only with --workers kubelet, workloads or all",
+            "nodes only have kubelets with --workers kubelet, workloads or all",
         ));
     }
     match order.kubelet {

@@ -55,7 +55,9 @@ async fn open(place: &Place<'_>, trust: &Trust<'_>, _: &str) -> Result<TlsStream
 #[cfg(not(feature = "tls"))]
 async fn open(place: &Place<'_>, _: &Trust<'_>, called: &str) -> Result<TcpStream, String> {
     connect(place).await?;
-    Err(format!("{called} over the network need the crate feature `tls`"))
+    Err(format!(
+        "calling {called} over the network requires the feature tls of the crate fake-apiserver"
+    ))
 }
 
 async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {

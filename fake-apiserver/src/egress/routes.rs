@@ -210,7 +210,10 @@ impl Routes {
         #[cfg(not(feature = "serve"))]
         {
             let _ = (address, skips_checks);
-            Err("API servers over the network need the features serve and tls of the crate fake-apiserver".to_owned())
+            Err(
+                "calling API servers over the network requires the features serve and tls of the crate fake-apiserver"
+                    .to_owned(),
+            )
         }
     }
 
@@ -256,7 +259,7 @@ impl Routes {
             return Err(format!("service {} not found", crate::api::field::quote(name)));
         }
         if uri.scheme_str() != Some("https") {
-            return Err("webhooks are called over HTTPS only".to_owned());
+            return Err("webhooks are only called over HTTPS".to_owned());
         }
         #[cfg(feature = "serve")]
         {

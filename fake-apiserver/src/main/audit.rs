@@ -97,7 +97,7 @@ pub(crate) fn apply(args: &AuditArgs, builder: ApiServerBuilder) -> Result<ApiSe
     Ok(builder.audit(policy, move |line| {
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(err) = out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
-            report(format_args!("lost an audit event: {err}"));
+            report(format_args!("an audit event was lost: {err}"));
         }
     }))
 }

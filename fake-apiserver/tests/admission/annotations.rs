@@ -222,7 +222,7 @@ async fn pod_security_annotates_the_audit_event() {
     made(&post(&server, pods, pod("c")).await);
     let found = annotations(&lines);
     let violations = found["pod-security.kubernetes.io/audit-violations"].as_str();
-    let violations = violations.expect("the Pod violates the level");
+    let violations = violations.expect("the Pod violates the Pod Security level");
     assert!(
         violations.starts_with("would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false"),
         "{violations}"

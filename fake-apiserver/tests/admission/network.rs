@@ -13,7 +13,7 @@ fn authority(kubeconfig: &str) -> String {
     let line = kubeconfig
         .lines()
         .find_map(|it| it.trim().strip_prefix("certificate-authority-data: "));
-    line.expect("a server with TLS names its authority")
+    line.expect("the kubeconfig of a TLS server has a CA certificate")
         .trim_matches('"')
         .to_owned()
 }

@@ -244,5 +244,8 @@ fn known_differences_refer_to_scenarios() {
         .into_keys()
         .filter(|name| !names.contains(name))
         .collect();
-    assert!(unknown.is_empty(), "there are no scenarios of these names: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "scenarios with these names do not exist: {unknown:?}"
+    );
 }

@@ -87,7 +87,7 @@ impl<'a> Replay<'a> {
                 }
                 answers.push((number, answer));
             } else if !self.is_set_up(step, &answer) {
-                return Err(format!("step {number}, a preparation, failed: {answer}"));
+                return Err(format!("preparation step {number} failed: {answer}"));
             }
         }
         Ok(answers)
@@ -106,7 +106,7 @@ impl<'a> Replay<'a> {
         if let Some(seconds) = step.sleep {
             sleep(Duration::from_secs_f64(seconds)).await;
         } else if let Some(name) = &step.close {
-            self.watches.remove(name).ok_or("there is no such watch")?;
+            self.watches.remove(name).ok_or("the watch does not exist")?;
         } else if let Some(line) = &step.sh {
             let serving = self
                 .serving
@@ -117,7 +117,7 @@ impl<'a> Replay<'a> {
                 .await
                 .map(Some);
         } else {
-            return Err("the form of the step is unknown".to_owned());
+            return Err("the type of the step is unknown".to_owned());
         }
         Ok(None)
     }
@@ -161,7 +161,7 @@ impl<'a> Replay<'a> {
     }
 
     async fn read(&mut self, step: &Step, name: &str) -> Result<Value, String> {
-        let stream = self.watches.get_mut(name).ok_or("there is no such watch")?;
+        let stream = self.watches.get_mut(name).ok_or("the watch does not exist")?;
         let (mut events, mut eof) = (Vec::new(), false);
         let deadline = Instant::now() + Duration::from_secs_f64(step.timeout.unwrap_or(READ_SECONDS));
         while events.len() < step.count.unwrap_or(1) && !eof {

@@ -107,7 +107,9 @@ async fn runtime_config_for_apis_of_another_version_is_refused_at_startup(
     #[case] pair: &str,
     #[case] why: Option<&str>,
 ) {
-    let builder = ApiServer::builder().runtime_config([pair]).expect("a version has it");
+    let builder = ApiServer::builder()
+        .runtime_config([pair])
+        .expect("a Kubernetes version serves the API");
     let builder = builder.kubernetes_version(version);
     assert_eq!(builder.withheld_apis().err().as_deref(), why);
     let started = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(builder.start())));

@@ -53,14 +53,14 @@ pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
         .collect();
     assert!(
         new.is_empty(),
-        "{file}: {} answers are no longer those recorded:\n{}",
+        "{file}: {} responses differ from the recordings:\n{}",
         new.len(),
         lines.join("\n")
     );
     let gone: Vec<_> = listed.difference(&found).collect();
     assert!(
         gone.is_empty(),
-        "{file}: {} known differences are gone; take them off the list with DIFFERENTIAL_UPDATE=1: {:?}",
+        "{file}: {} known differences no longer occur; remove them from the list with DIFFERENTIAL_UPDATE=1: {:?}",
         gone.len(),
         &gone[..gone.len().min(most)]
     );

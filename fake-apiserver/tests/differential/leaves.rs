@@ -71,7 +71,11 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u1
         .body(Body::from(body.to_string()));
     let Ok(answer) = server.service().oneshot(request.expect("the request is valid")).await;
     let code = answer.status().as_u16();
-    let body = answer.into_body().collect().await.expect("the answer ends");
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("the response body arrives completely");
     (code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
 }
 

@@ -46,7 +46,11 @@ async fn send(
         .body(Body::from(body));
     let Ok(answer) = server.service().oneshot(request.expect("the request is valid")).await;
     let code = answer.status().as_u16();
-    let body = answer.into_body().collect().await.expect("the answer ends");
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("the response body arrives completely");
     (code, body.to_bytes().to_vec())
 }
 

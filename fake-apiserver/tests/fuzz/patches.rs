@@ -137,7 +137,7 @@ fn large_patch_is_accepted_or_refused(
     assert!(text.contains(message), "{text:.300}");
     assert!(
         answer.body.len() < 4 * 1024 * 1024,
-        "the answer is too long: {} bytes",
+        "the response is too long: {} bytes",
         answer.body.len()
     );
 }

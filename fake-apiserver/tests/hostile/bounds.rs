@@ -11,7 +11,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 async fn asked(server: &ApiServer, ask: Ask) -> Answer {
-    ask.check(server).await.expect("the answer has a valid form")
+    ask.check(server).await.expect("the response is valid")
 }
 
 /// Creates a ConfigMap of 10 KB; returns its resourceVersion.

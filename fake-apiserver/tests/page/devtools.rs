@@ -54,7 +54,7 @@ impl Tab {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("DRYDOCK_BROWSER names a Chromium");
+            .expect("DRYDOCK_BROWSER is the path of Chromium");
         // The browser prints its address when it is ready.
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let url = loop {
@@ -115,7 +115,7 @@ impl Tab {
             }
         };
         let answer = timeout(PATIENCE, answered).await;
-        let mut answer = answer.unwrap_or_else(|_| panic!("no answer to {message}"));
+        let mut answer = answer.unwrap_or_else(|_| panic!("the browser does not respond to {message}"));
         assert!(answer["error"].is_null(), "{message}: {answer}");
         answer["result"].take()
     }

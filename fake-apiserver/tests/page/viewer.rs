@@ -516,7 +516,10 @@ fn page_is_self_contained_and_works_offline() {
         "eval(",
         "DOMParser",
     ] {
-        assert!(!page.contains(unsafe_call), "text is never HTML: {unsafe_call}");
+        assert!(
+            !page.contains(unsafe_call),
+            "text is never rendered as HTML: {unsafe_call}"
+        );
     }
     assert!(
         page.contains("default-src 'none'; script-src 'sha256-"),

@@ -38,8 +38,8 @@ async fn truncated_response_breaks_the_connection_of_a_client_with_a_skewed_cloc
     let start = body
         .frame()
         .await
-        .expect("the body has a start")
-        .expect("the start is whole");
+        .expect("the body has a first frame")
+        .expect("the first frame arrives completely");
     assert_eq!(start.data_ref().map(|it| it.len()), Some(20));
     assert!(body.frame().await.is_some_and(|it| it.is_err()));
 }

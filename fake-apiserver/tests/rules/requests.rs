@@ -298,7 +298,7 @@ async fn watch_ignores_malformed_options_of_other_requests(#[case] path: &str) {
     assert_eq!(
         ApiServer::start().call(request).await.status(),
         400,
-        "a list checks it: {path}"
+        "a list checks the field selector: {path}"
     );
 }
 

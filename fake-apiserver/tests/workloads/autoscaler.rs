@@ -144,7 +144,10 @@ async fn metrics_api_returns_the_usage_set_by_pod_scripts() {
     let root = "/apis/metrics.k8s.io/v1beta1";
     let (_, groups) = read(&cluster, "/apis").await;
     let mut names = groups["groups"].as_array().into_iter().flatten().map(|it| &it["name"]);
-    assert!(names.any(|it| it == "metrics.k8s.io"), "kubectl top requires the group");
+    assert!(
+        names.any(|it| it == "metrics.k8s.io"),
+        "kubectl top requires the API group of metrics"
+    );
     let (code, resources) = read(&cluster, root).await;
     assert_eq!((code, &resources["resources"][1]["kind"]), (200, &json!("PodMetrics")));
 

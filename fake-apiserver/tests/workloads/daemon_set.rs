@@ -297,7 +297,7 @@ async fn failed_daemon_pods_are_deleted_with_a_back_off() {
         cluster.pods().await[0]["metadata"]["name"] == pod
     };
     assert!(!fail().await, "the first failed Pod is deleted at once");
-    assert!(fail().await, "the next one is kept");
+    assert!(fail().await, "the next failed Pod is kept");
     cluster.pass(1.0).await;
     assert!(fail().await, "the delay is two seconds");
     cluster.pass(1.0).await;

@@ -381,7 +381,7 @@ mod tests {
 
     fn read_all<K: DeserializeOwned>(text: &str) -> Option<K> {
         let mut scanner = Scanner::new(text.as_bytes());
-        scanner.skip().expect("the text has the usual form");
+        scanner.skip().expect("the text can be scanned");
         read(text, scanner.lengths(), None)
     }
 

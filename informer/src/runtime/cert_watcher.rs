@@ -162,7 +162,7 @@ impl CertWatcher {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder
             .with_safe_default_protocol_versions()
-            .expect("the provider has suites for both versions of TLS");
+            .expect("the crypto provider has cipher suites for both TLS versions");
         let resolver = Arc::new(Resolver(Arc::clone(&self.0)));
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

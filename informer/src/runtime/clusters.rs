@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn informers_of_a_cluster_that_is_engaged_during_the_start_are_started() {
-        let clusters = Clusters::new(&Manager::new(client())).expect("these are the first clusters of the manager");
+        let clusters = Clusters::new(&Manager::new(client())).expect("the manager has no other clusters");
         let starting = clusters.clone();
         let recipe: Recipe = Arc::new(move |cluster: &Cluster| {
             for cluster in starting.enter(Phase::Running) {

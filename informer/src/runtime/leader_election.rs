@@ -286,7 +286,7 @@ impl LeaderElector {
         }
         let (identity, lease) = (self.identity(), self.0.lock.describe());
         Err(Error::fenced(format!(
-            "refused: {identity:?} is no longer the leader by the lease {lease}"
+            "refused: {identity:?} is no longer the leader according to the lease {lease}"
         )))
     }
 

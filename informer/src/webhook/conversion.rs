@@ -204,7 +204,7 @@ pub(super) fn convert(conversions: &[Conversion], request: &ConversionRequest) -
             format!("{kind} {:?} of {version}", text(metadata, "name"))
         };
         let Some(conversion) = known else {
-            return Err(format!("{}: there is no conversion of this type", named()));
+            return Err(format!("{}: this type has no conversion", named()));
         };
         conversion
             .convert(object, version, desired)

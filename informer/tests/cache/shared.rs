@@ -219,7 +219,7 @@ async fn handler_receives_the_next_event_after_an_error_or_a_panic(cluster: Test
     impl ResourceEventHandler<ConfigMap> for Bad {
         async fn on_add(&self, object: &CachedObject<ConfigMap>, _: bool) -> Result<(), HandlerError> {
             self.0.push(object.key().name().to_owned());
-            assert_ne!(object.key().name(), "a", "a test of panics");
+            assert_ne!(object.key().name(), "a", "the test panics on purpose");
             Err("the handler always fails".into())
         }
     }

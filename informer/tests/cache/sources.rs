@@ -284,7 +284,7 @@ async fn index_function_that_panics_leaves_its_object_in_the_cache() {
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
     let picky = informer::cache::IndexFn::new("picky", |map: &informer::CachedObject<ConfigMap>| {
-        assert_ne!(map.key().name(), "a", "a test of panics");
+        assert_ne!(map.key().name(), "a", "the test panics on purpose");
         [map.key().name().to_owned()]
     });
     maps.add_index(picky).expect("the index name is unused");

@@ -172,14 +172,14 @@ struct Fragile(ConfigMap);
 impl<'de> Deserialize<'de> for Fragile {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let map = ConfigMap::deserialize(from)?;
-        assert_ne!(map.metadata.name.as_deref(), Some("a"), "a test of panics");
+        assert_ne!(map.metadata.name.as_deref(), Some("a"), "the test panics on purpose");
         Ok(Self(map))
     }
 }
 
 impl Serialize for Fragile {
     fn serialize<S: serde::Serializer>(&self, into: S) -> Result<S::Ok, S::Error> {
-        assert_ne!(self.0.metadata.name.as_deref(), Some("b"), "a test of panics");
+        assert_ne!(self.0.metadata.name.as_deref(), Some("b"), "the test panics on purpose");
         self.0.serialize(into)
     }
 }
@@ -247,7 +247,7 @@ struct Panicking(FakeSource, std::sync::atomic::AtomicBool);
 impl ListWatch for Panicking {
     async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
         let is_first = !self.1.swap(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(!is_first, "a test of panics");
+        assert!(!is_first, "the test panics on purpose");
         self.0.list(options).await
     }
 
@@ -273,7 +273,7 @@ async fn informer_continues_after_panics_of_its_source_and_error_handler() {
     let told = errors.clone();
     let informer = SharedInformer::<ConfigMap>::builder(source).on_error(move |err| {
         told.push(err.to_string());
-        panic!("a test of panics");
+        panic!("the test panics on purpose");
     });
     let informer = informer.build().expect("the options have no duplicates");
     let five_seconds = tokio::time::sleep(Duration::from_secs(5));
@@ -282,5 +282,5 @@ async fn informer_continues_after_panics_of_its_source_and_error_handler() {
         .await
         .expect("the informer was not run before");
     assert_eq!(stored(&informer), ["a@1"]);
-    assert_eq!(errors.take(), ["one that panics: panic: a test of panics"]);
+    assert_eq!(errors.take(), ["one that panics: panic: the test panics on purpose"]);
 }

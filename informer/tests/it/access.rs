@@ -110,7 +110,7 @@ async fn metrics_are_served_over_tls() {
 
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(made.ca_bundle().as_bytes()).expect("the text is a certificate");
-    roots.add(authority).expect("the certificate is an authority");
+    roots.add(authority).expect("the certificate is a valid trust anchor");
     let config = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("the crypto provider supports the TLS versions")

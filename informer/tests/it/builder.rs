@@ -144,9 +144,7 @@ async fn reconcile_keys_may_have_any_type() {
     assert_eq!(keys, ["from-a-stream", "n1"]);
     let late = process.manager.controller("late").for_::<Pod>().keyed_by::<String>();
     let err = late.complete(|_: Request<String>| async { Ok::<_, ReconcileError>(Action::await_change()) });
-    let err = err
-        .expect_err("the keys of the controller are already objects")
-        .to_string();
+    let err = err.expect_err("a watch was added before `keyed_by`").to_string();
     assert!(err.contains("`keyed_by` must precede all watches"), "{err}");
 }
 

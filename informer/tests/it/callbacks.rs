@@ -32,7 +32,7 @@ impl Panics {
         let left = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1));
-        assert!(left.is_err(), "the function of the user panics");
+        assert!(left.is_err(), "the user function panics");
     }
 }
 
@@ -111,7 +111,7 @@ enum Fault {
 impl Fault {
     async fn happen(self) {
         match self {
-            Self::Panic => panic!("the function of the user panics"),
+            Self::Panic => panic!("the user function panics"),
             Self::Hang => std::future::pending().await,
             Self::Slow => sleep(Duration::from_secs(5)).await,
         }
@@ -271,7 +271,7 @@ type Panicking = fn(ApiListWatch) -> SharedInformer<ConfigMap>;
 
 fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
     let index = IndexFn::new("picky", |map: &CachedObject<ConfigMap>| {
-        assert_ne!(map.key().name(), "bad", "the function of the user panics");
+        assert_ne!(map.key().name(), "bad", "the user function panics");
         [map.key().name().to_owned()]
     });
     let builder = SharedInformer::builder(source).index(index);
@@ -280,18 +280,14 @@ fn index(source: ApiListWatch) -> SharedInformer<ConfigMap> {
 
 fn transform(source: ApiListWatch) -> SharedInformer<ConfigMap> {
     let builder = SharedInformer::builder(source).transform(|map: &mut ConfigMap| {
-        assert_ne!(
-            map.metadata.name.as_deref(),
-            Some("bad"),
-            "the function of the user panics"
-        );
+        assert_ne!(map.metadata.name.as_deref(), Some("bad"), "the user function panics");
         Ok::<_, String>(())
     });
     builder.build().expect("the controller is complete")
 }
 
 fn error_handler(source: ApiListWatch) -> SharedInformer<ConfigMap> {
-    let builder = SharedInformer::builder(source).on_error(|_| panic!("the function of the user panics"));
+    let builder = SharedInformer::builder(source).on_error(|_| panic!("the user function panics"));
     builder.build().expect("the controller is complete")
 }
 
@@ -328,7 +324,7 @@ type Ending = fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>;
 
 async fn panic_later() {
     sleep(Duration::from_secs(10)).await;
-    panic!("the function of the user panics");
+    panic!("the user function panics");
 }
 
 fn source(builder: ControllerBuilder<Manager>) -> ControllerBuilder<Manager> {
@@ -364,7 +360,7 @@ impl fmt::Debug for PanickingLimiter {
 
 impl RateLimiter<ObjectKey> for PanickingLimiter {
     fn when(&mut self, _: &ObjectKey) -> Duration {
-        panic!("the function of the user panics")
+        panic!("the user function panics")
     }
 
     fn forget(&mut self, _: &ObjectKey) {}
@@ -407,7 +403,7 @@ async fn panicking_source_or_rate_limiter_ends_the_manager(#[case] ending: Endin
     let ended = ended.lock().expect("the lock is not poisoned").clone();
     let ended = ended.expect("the manager has ended");
     assert!(
-        ended.contains("maps") && ended.contains("panic") && ended.contains(": the function of the user panics"),
+        ended.contains("maps") && ended.contains("panic") && ended.contains(": the user function panics"),
         "{ended}"
     );
 }
@@ -416,7 +412,7 @@ async fn panicking_source_or_rate_limiter_ends_the_manager(#[case] ending: Endin
 fn panicking_health_check_fails() {
     let endpoints = Endpoints::new(&Metrics::new());
     endpoints.add_readyz("good", || Ok(()));
-    endpoints.add_readyz("bad", || panic!("the function of the user panics"));
+    endpoints.add_readyz("bad", || panic!("the user function panics"));
     let all = endpoints.answer("/readyz", "");
     assert_eq!(
         (all.code, all.body.as_str()),
@@ -424,10 +420,6 @@ fn panicking_health_check_fails() {
     );
     let bad = endpoints.answer("/readyz/bad", "");
     assert_eq!(bad.code, 500);
-    assert!(
-        bad.body.contains("panic: the function of the user panics"),
-        "{}",
-        bad.body
-    );
+    assert!(bad.body.contains("panic: the user function panics"), "{}", bad.body);
     assert_eq!(endpoints.answer("/readyz/good", "").code, 200);
 }

@@ -32,7 +32,7 @@ type Stale = Arc<Mutex<Vec<String>>>;
 /// cache contains one. Adds keys to `stale` if they are reconciled from a cache that lacks their Secrets.
 fn maker(home: Client, again: fn() -> Action, stale: &Stale) -> (Manager, Clusters) {
     let manager = Manager::new(home);
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let (all, made, stale) = (clusters.clone(), Made::default(), Arc::clone(stale));
     let reconcile = move |request: Request<ClusterKey>| {
         let (all, made, stale) = (all.clone(), Arc::clone(&made), Arc::clone(&stale));
@@ -142,7 +142,7 @@ async fn with_secret(versions: usize) -> TestCluster {
 async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] is_observed: bool) {
     let (home, east, west) = (with_secret(0).await, with_secret(0).await, with_secret(100).await);
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let calls: Arc<[Mutex<u32>; 2]> = Arc::default();
     // A controller of several clusters, and a controller of the manager's own cluster.
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
@@ -187,7 +187,7 @@ async fn writes_do_not_wait_for_caches_of_other_clusters(#[values(false, true)] 
 async fn key_does_not_wait_for_caches_of_disengaged_clusters() {
     let (home, east, new) = (TestCluster::start(), with_secret(100).await, with_secret(0).await);
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let calls: Arc<Mutex<u32>> = Arc::default();
     let (all, count) = (clusters.clone(), Arc::clone(&calls));
     let reconcile = move |_: Request<ClusterKey>| {

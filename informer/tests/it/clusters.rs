@@ -24,7 +24,7 @@ fn copier(home: &TestCluster) -> (Clusters, Calls) {
 
 fn copier_with(home: Client) -> (Manager, Clusters, Calls) {
     let manager = Manager::new(home);
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let (all, calls) = (clusters.clone(), Calls::default());
     let noted = Arc::clone(&calls);
     let reconcile = move |request: Request<ClusterKey>| {
@@ -86,7 +86,7 @@ async fn key_is_reconciled_in_its_own_cluster() {
     assert_eq!(names, ["east", "west"]);
     let err = clusters
         .engage("west", west.client())
-        .expect_err("the cluster name is used");
+        .expect_err("the cluster name is already in use");
     assert_eq!(err.to_string(), "cluster \"west\" is already engaged");
 }
 
@@ -171,7 +171,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
 async fn incomplete_multi_cluster_controller_is_refused() {
     let home = TestCluster::start();
     let manager = Manager::new(home.client());
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let nothing = |_: Request<ClusterKey>| async { Ok::<_, ReconcileError>(Action::await_change()) };
     let faults = [
         clusters.controller("a").complete(nothing),
@@ -241,7 +241,7 @@ fn observed(cluster: &TestCluster) -> (SharedInformerFactory, Weak<()>) {
     });
     let options = ByObject::new().informer(move |builder| builder.index(index.clone()));
     let factory = SharedInformerFactory::builder(cluster.client()).by_object::<ConfigMap>(options);
-    (factory.expect("the type has options once").build(), weak)
+    (factory.expect("the type has no other options").build(), weak)
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,7 +154,7 @@ async fn deletion_found_by_a_relist_is_reconciled() {
 #[case::back_off(&[5, 10, 20, 40], |_: &Request| Ok(Action::back_off()))]
 #[case::panic(&[5, 10, 20, 40], |_: &Request| panic!("the reconcile panics"))]
 #[case::requeue(&[3000, 3000, 3000, 3000], |_: &Request| Ok(Action::requeue(Duration::from_secs(3))))]
-#[case::terminal(&[], |_: &Request| Err(ReconcileError::terminal("it is hopeless")))]
+#[case::terminal(&[], |_: &Request| Err(ReconcileError::terminal("the reconcile cannot succeed")))]
 #[case::requeue_resets_failures(&[5, 60_000, 5, 60_000], |it: &Request| match it.failures {
     0 => Err("once".into()),
     _ => Ok(Action::requeue(Duration::from_secs(60))),
@@ -268,8 +268,8 @@ async fn reconcile_timeout_is_counted_as_an_error() {
         .build(|request: Request| async move {
             match request.failures {
                 0 => futures::future::pending().await,
-                1 => panic!("this is counted, too"),
-                2 => Err(ReconcileError::terminal("and this")),
+                1 => panic!("the reconcile panics"),
+                2 => Err(ReconcileError::terminal("the reconcile cannot succeed")),
                 _ => Ok(Action::await_change()),
             }
         })

@@ -203,7 +203,9 @@ fn replay_of_a_failure_is_deterministic(#[case] scenario: for<'a> fn(&'a TestClu
         explore(async move |cluster: &TestCluster| scenario(cluster).await).budget(std::time::Duration::from_secs(3600))
     };
     let found = exploration().report();
-    let failure = found.failure().unwrap_or_else(|| panic!("the bug is found: {found}"));
+    let failure = found
+        .failure()
+        .unwrap_or_else(|| panic!("the bug is not found: {found}"));
     let again = exploration().replay(&failure.replay()).times(replays()).report();
     assert_eq!(found.nondeterminism(), Vec::<String>::new());
     assert_eq!(again.nondeterminism(), Vec::<String>::new(), "{}", failure.replay());

@@ -48,7 +48,7 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
         .expect_err("the manager has lost its Lease");
     let err = format!("{err:?}");
     assert!(
-        err.contains("\"a\" is no longer the leader by the lease default/lock"),
+        err.contains("\"a\" is no longer the leader according to the lease default/lock"),
         "{err}"
     );
     assert_eq!(cluster.requests().client("a").writes().count(), sent);

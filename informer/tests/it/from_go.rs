@@ -43,5 +43,5 @@ fn tests_named_in_the_client_go_table_exist() {
         !text.contains(&format!("fn {name}("))
     };
     let missing: Vec<_> = tests.iter().filter(is_missing).collect();
-    assert!(missing.is_empty(), "there are no such tests: {missing:?}");
+    assert!(missing.is_empty(), "these tests do not exist: {missing:?}");
 }

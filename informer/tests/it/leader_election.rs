@@ -411,7 +411,7 @@ async fn two_replicas_never_lead_simultaneously(#[values(1, 2, 3, 4, 5, 6, 7, 8)
             ("+", who) => acting.push(who.to_owned()),
             (_, who) => acting.retain(|it| it != who),
         }
-        assert!(acting.len() <= 1, "{acting:?} act at one time: {:?}", acts.all());
+        assert!(acting.len() <= 1, "{acting:?} act simultaneously: {:?}", acts.all());
     }
     assert!(acts.all().len() > 2, "both replicas have led: {:?}", acts.all());
 }

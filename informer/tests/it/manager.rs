@@ -209,7 +209,9 @@ async fn runnables_can_be_added_until_the_manager_stops() {
     cluster.advance(Duration::from_secs(1)).await;
     cluster.create(config_map("m")).await;
     manager.add(counting(&manager, &log)).expect("the runnable is accepted");
-    let err = manager.add(counting(&manager, &log)).expect_err("the name is used");
+    let err = manager
+        .add(counting(&manager, &log))
+        .expect_err("the name is already in use");
     assert!(
         err.to_string()
             .contains("a runnable with the name \"maps\" already exists"),

@@ -263,7 +263,7 @@ async fn key_waits_until_a_watch_added_later_receives_its_writes(#[values(false,
     cluster.advance(Duration::from_secs(10)).await;
     cluster.watches().client("cache").on("secrets").resume();
     cluster.advance(Duration::from_secs(60)).await;
-    assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
+    assert_eq!(cluster.list::<Secret>().len(), 1, "the object was not created again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,5 +435,5 @@ async fn key_waits_for_a_current_cache_after_a_lost_create_response(#[case] loss
     cluster.watches().client("cache").on("secrets").resume();
     cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(lost.hits(), 1);
-    assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
+    assert_eq!(cluster.list::<Secret>().len(), 1, "the object was not created again");
 }

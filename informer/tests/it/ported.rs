@@ -224,7 +224,7 @@ fn placement(manager: &Manager) -> Result<(), Error> {
             };
             let key = leader.annotations().get(EXCLUSIVE).cloned().unwrap_or_default();
             let job = label(&*leader, JOB)
-                .ok_or("the leader has no label of its job")?
+                .ok_or("the leader Pod has no job label")?
                 .to_owned();
             let Some(topology) = topology_of(&client, &leader, &key).await? else {
                 return Ok(Action::requeue(Duration::from_secs(1)));

@@ -449,7 +449,7 @@ async fn keys_of_several_clusters_are_sharded_and_duplicate_shardings_refused() 
         let manager = manager(&home, name);
         let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name))
             .expect("the durations are consistent");
-        let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+        let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
         let noted = ledger.clone();
         let reconcile = move |request: Request<ClusterKey>| {
             let working = noted.begin(&request.key.to_string(), name);
@@ -491,7 +491,7 @@ async fn keys_of_several_clusters_are_sharded_and_duplicate_shardings_refused() 
         assert!(err.contains(fault), "{err}");
     }
     let config = || ShardingConfig::new("default", "maps", "a");
-    Sharding::new(&manager, config()).expect("the sharding of the manager is created once");
+    Sharding::new(&manager, config()).expect("the manager has no other sharding with this name");
     assert!(
         Sharding::new(&manager, config()).is_err(),
         "a manager has one sharding for each name"

@@ -230,7 +230,7 @@ async fn reconcile_span_has_fields_for_custom_keys_and_clusters() {
         Ok::<_, ReconcileError>(Action::await_change())
     };
     builder.complete(reconcile).expect("the controller is complete");
-    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
     let reconcile = |_: Request<_>| async {
         tracing::info!("cluster");
         Ok::<_, ReconcileError>(Action::await_change())

@@ -64,7 +64,7 @@ async fn cache_without_events_is_reported_in_metrics_and_fails_readiness() {
             .lines()
             .find(|it| it.starts_with("informer_last_contact_seconds{"));
         let value = line.and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok());
-        value.unwrap_or_else(|| panic!("the figure is missing in {metrics}"))
+        value.unwrap_or_else(|| panic!("the metric is missing in {metrics}"))
     };
     cluster.advance(seconds(600)).await;
     assert_eq!(ready(), 200);

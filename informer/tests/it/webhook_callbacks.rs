@@ -48,7 +48,7 @@ impl Faulty {
         }
         let _witness = Witness(Arc::clone(&self.dropped));
         match self.fault {
-            Fault::Panic => panic!("the function of the user panics"),
+            Fault::Panic => panic!("the user function panics"),
             Fault::Hang | Fault::Cancelled => std::future::pending().await,
             Fault::Slow => sleep(Duration::from_secs(5)).await,
         }
@@ -70,7 +70,7 @@ impl Defaulter<ConfigMap> for Faulty {
 }
 
 #[rstest]
-#[case::panic(Fault::Panic, Some((false, "panic: the function of the user panics [recovered]")), "200", 0)]
+#[case::panic(Fault::Panic, Some((false, "panic: the user function panics [recovered]")), "200", 0)]
 #[case::hang(Fault::Hang, None, "499", 10)]
 #[case::slow_call(Fault::Slow, Some((true, "")), "200", 5)]
 #[case::cancelled_request(Fault::Cancelled, None, "499", 0)]
@@ -174,13 +174,10 @@ async fn convert(webhooks: &Webhooks, name: &str) -> Value {
 #[tokio::test]
 async fn converter_that_panics_only_fails_its_own_request() {
     let metrics = Metrics::new();
-    let webhooks = pages(|| panic!("the function of the user panics")).metrics(&metrics);
+    let webhooks = pages(|| panic!("the user function panics")).metrics(&metrics);
     let bad = convert(&webhooks, "bad").await;
     assert_eq!(bad["result"]["status"], "Failure");
-    assert_eq!(
-        bad["result"]["message"],
-        "panic: the function of the user panics [recovered]"
-    );
+    assert_eq!(bad["result"]["message"], "panic: the user function panics [recovered]");
     let good = convert(&webhooks, "good").await;
     assert_eq!(good["convertedObjects"][0]["spec"], json!({"title": "n"}));
     let text = metrics.render();

@@ -296,7 +296,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
     let data = new.and_then(|it| it.data.clone()).unwrap_or_default();
     match data.get("verdict").map(String::as_str) {
         Some("deny") => Err(Denial::new("no").with_warnings(["really".to_owned()])),
-        Some("panic") => panic!("oh"),
+        Some("panic") => panic!("the validator panics"),
         Some("server") => {
             let status = kube::core::Status::failure("too busy", "TooManyRequests").with_code(429);
             Err(kube::Error::Api(Box::new(status)).into())
@@ -311,7 +311,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
 #[rstest]
 #[case::allowed("fine", true, 0, "", &["Create by Some(\"me\")"])]
 #[case::denied("deny", false, 403, "no", &["really"])]
-#[case::panic("panic", false, 500, "panic: oh [recovered]", &[])]
+#[case::panic("panic", false, 500, "panic: the validator panics [recovered]", &[])]
 #[case::server_error("server", false, 429, "too busy", &[])]
 #[tokio::test]
 async fn admission_response_has_a_code_a_message_and_warnings(
@@ -448,7 +448,7 @@ async fn dynamic_type_can_be_validated_and_paths_are_unique() {
     assert_eq!(answer["response"]["status"]["message"], "empty");
     let err = webhooks
         .validate::<ConfigMap>(judged)
-        .expect_err("the webhook path is used");
+        .expect_err("the webhook path is already in use");
     assert_eq!(
         err.to_string(),
         "webhooks: the path /validate--v1-configmap is already in use"

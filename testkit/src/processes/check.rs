@@ -41,7 +41,7 @@ pub(crate) struct Check {
 
 /// A rule in CEL, such as `objects.all(it, it.spec.replicas <= 3)`, or a command.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a rule in CEL, or `run` with a line for `sh`")]
+#[serde(untagged, expecting = "expected a CEL rule, or `run` with a shell command")]
 pub(crate) enum Rule {
     Cel(String),
     Command(Command),

@@ -59,7 +59,7 @@ impl Runner {
     /// Runs the scenario once. Panics with the error message if the run cannot be prepared or a step fails.
     pub(crate) async fn run(&self, cluster: &TestCluster) {
         let Some(hooks) = &cluster.hooks else {
-            unreachable!("a scenario of processes runs only in an exploration")
+            unreachable!("a scenario with processes only runs in an exploration")
         };
         let ending = match self.start(cluster, hooks).await {
             Ok(ending) => ending,

@@ -17,7 +17,8 @@ use testkit::{TestCluster, UserInfo};
 use tokio::time::sleep;
 
 async fn create(client: Client, name: &str) {
-    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": name}})).expect("this is a ConfigMap");
+    let map: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": name}})).expect("the object is a ConfigMap");
     let maps = Api::<ConfigMap>::default_namespaced(client);
     // An error is visible in the end state.
     let _ = maps.create(&PostParams::default(), &map).await;
@@ -227,7 +228,7 @@ fn failure_with_another_seed_does_not_hide_objects() {
             cluster.seed(),
             *first
                 .lock()
-                .expect("no test has panicked")
+                .expect("the lock is not poisoned")
                 .get_or_insert(cluster.seed()),
             "the test assumes a seed"
         );

@@ -126,7 +126,7 @@ async fn entry_point_of_a_test_that_fails(cluster: TestCluster) {
     cluster.run(async { Err::<(), _>("it has no configuration") });
     cluster.create(config_map("a")).await;
     cluster.settle().await;
-    panic!("on purpose");
+    panic!("the test fails on purpose");
 }
 
 #[test]
@@ -170,7 +170,7 @@ async fn entry_point_of_failures_in_testkit_methods(cluster: TestCluster) {
         "eventually" => cluster.eventually(|c| c.exists(pod("web-0"))).await,
         "consistently" => cluster.consistently(Duration::ZERO, |c| c.exists(pod("web-0"))).await,
         "settle" | "advance" | "assert_idle" => {
-            cluster.run(async { panic!("out of ink") });
+            cluster.run(async { panic!("the controller cannot continue") });
             match how.as_str() {
                 "settle" => cluster.settle().await,
                 "advance" => cluster.advance(Duration::from_secs(1)).await,

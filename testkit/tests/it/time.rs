@@ -236,10 +236,10 @@ async fn work_on_many_objects_is_not_a_hot_loop(cluster: TestCluster) {
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn controller_that_panics_fails_the_test(cluster: TestCluster) {
-    let controller = cluster.run(async { panic!("out of ink") });
+    let controller = cluster.run(async { panic!("the controller cannot continue") });
     let message = failure(cluster.settle()).await;
     assert!(
-        message.contains("panicked: out of ink") && message.contains(&controller.to_string()),
+        message.contains("panicked: the controller cannot continue") && message.contains(&controller.to_string()),
         "{message}"
     );
     assert!(!controller.is_running());

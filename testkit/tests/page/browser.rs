@@ -40,7 +40,7 @@ impl Tab {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("DRYDOCK_BROWSER names a Chromium");
+            .expect("DRYDOCK_BROWSER is the path of Chromium");
         let to_browser = child.stdin.take().expect("stdin is piped");
         let from_browser = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut tab = Self {
@@ -82,7 +82,7 @@ impl Tab {
                 .from_browser
                 .read_until(0, &mut answer)
                 .expect("the browser sends data");
-            assert!(read > 0, "the browser has ended before its answer to {message}");
+            assert!(read > 0, "the browser exited before it responded to {message}");
             answer.pop();
             let mut answer: Value = serde_json::from_slice(&answer).expect("the text is valid JSON");
             if answer["id"] == id {

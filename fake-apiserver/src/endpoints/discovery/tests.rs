@@ -163,13 +163,13 @@ fn n5_custom_resources_are_sorted_by_name() {
     let last = group_list(&all, &[])["groups"]
         .as_array()
         .and_then(|list| list.last().cloned())
-        .expect("the value is a list");
+        .expect("the list of groups is not empty");
     assert_eq!(last["name"], "a.example.com");
     let items = aggregated(&all, &[], false);
     let item = items["items"]
         .as_array()
         .and_then(|list| list.last())
-        .expect("the value is a list");
+        .expect("the list of groups is not empty");
     let kind = json!({"group": "a.example.com", "version": "v1", "kind": "Widget"});
     assert_eq!(item["versions"][0]["resources"][0]["responseKind"], kind);
 }

@@ -195,7 +195,7 @@ fn merge(target: &mut Map, patch: &Value) {
 fn responses_to_writes_equal_the_recordings() {
     let mut failures = Vec::new();
     for line in CASES.lines() {
-        let case: Value = serde_json::from_str(line).expect("the line is a case");
+        let case: Value = serde_json::from_str(line).expect("the line is valid JSON");
         let case = case.as_object().expect("the value is an object");
         if let Err(trouble) = run(case) {
             failures.push(format!("{}: {trouble}", case["case"]));
@@ -285,7 +285,7 @@ fn arbitrary_body_does_not_panic() {
     ];
     let mut turn = 0;
     for line in CASES.lines() {
-        let case: Value = serde_json::from_str(line).expect("the line is a case");
+        let case: Value = serde_json::from_str(line).expect("the line is valid JSON");
         let case = case.as_object().expect("the value is an object");
         let strategy = strategy_of(case);
         let body = case.get("result").filter(|it| !it.is_null()).unwrap_or(&case["new"]);

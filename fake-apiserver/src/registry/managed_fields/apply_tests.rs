@@ -420,7 +420,7 @@ fn h14_kubectl_takes_over_client_side_applied_fields() {
         "ConfigMap",
         false,
     )
-    .expect("the apply is allowed");
+    .expect("the apply succeeds");
     let annotation = "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"\\u003cw\\u003e\"},\"kind\":\"ConfigMap\",\
                       \"metadata\":{\"name\":\"a\"}}\n";
     assert_eq!(done.0["metadata"]["annotations"][LAST], annotation);

@@ -31,7 +31,7 @@ pub(crate) async fn call(
         .map_err(|_| failed("context deadline exceeded"))?
         .map_err(|why| failed(&why))?;
     if reply.body.len() > REPLY_BYTES_MAX {
-        return Err(format!("the answer is longer than {REPLY_BYTES_MAX} bytes"));
+        return Err(format!("the response is longer than {REPLY_BYTES_MAX} bytes"));
     }
     if !(200..=206).contains(&reply.code) {
         return Err(unexpected(&reply));

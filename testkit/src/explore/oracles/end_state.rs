@@ -41,7 +41,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
         true => (RECOVERY, "a new object with the initial spec"),
         false => (PATH_INDEPENDENCE, "a new object with the same spec"),
     };
-    let what = format!("after {within:?} the end state still differs from that of {object}:\n  {text}");
+    let what = format!("after {within:?} the end state still differs from the end state of {object}:\n  {text}");
     Some(Violation::new(oracle, what))
 }
 

@@ -21,7 +21,7 @@ const BUDGET: u64 = 100_000_000;
 /// Returns the lines of a file: `{"schema"}`, followed by its rules as `{"rule", "value"}` with the expected result.
 fn lines(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/data/cel/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-    let text = read_to_string(&path).expect("the file of rules exists");
+    let text = read_to_string(&path).expect("the file with the rules exists");
     let parse = |line| serde_json::from_str(line).expect("the text is valid JSON");
     text.lines().map(parse).collect()
 }

@@ -11,7 +11,7 @@ use crate::registry::scheme::Scheme;
 #[test]
 fn policy_expressions_have_the_same_warnings_as_in_kube_controller_manager() {
     let path = format!("{}/tests/data/cel/policies.jsonl", env!("CARGO_MANIFEST_DIR"));
-    let text = read_to_string(path).expect("the file of policies exists");
+    let text = read_to_string(path).expect("the file with the policies exists");
     let mut differences = Vec::new();
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).expect("the line is valid JSON");
@@ -19,7 +19,7 @@ fn policy_expressions_have_the_same_warnings_as_in_kube_controller_manager() {
         let policy = Object(policy.as_object().expect("the policy is an object").clone());
         let found = type_warnings(&policy, &Scheme::default());
         let expected: Vec<(String, String)> =
-            serde_json::from_value(row["warnings"].clone().into()).expect("the warnings are pairs of texts");
+            serde_json::from_value(row["warnings"].clone().into()).expect("each warning is a pair of strings");
         for pair in found.iter().filter(|it| !expected.contains(it)) {
             differences.push(format!("+ {} {}", pair.0, pair.1));
         }
