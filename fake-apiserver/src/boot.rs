@@ -429,7 +429,7 @@ mod tests {
     #[case("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")]
     #[case("/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")]
     #[tokio::test]
-    async fn replacing_a_boot_object_with_itself_changes_nothing(#[case] path: &str) {
+    async fn replacing_a_boot_object_with_itself_does_not_change_it(#[case] path: &str) {
         let server = ApiServer::builder().kubernetes_service(true).start();
         let before = server.call(http::Request::get(path).body("").unwrap()).await;
         assert_eq!(before.status(), 200);

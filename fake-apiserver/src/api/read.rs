@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::empty_text("")]
+    #[case::empty_input("")]
     #[case::space("  \n")]
     #[case::values(" { \"a\" : [ 1 , -2 , 0 , \"x\\\"y\\u00e9\\\\\" , true , false , null , { } , [ ] ] } ")]
     #[case::numbers(

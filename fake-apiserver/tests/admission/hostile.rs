@@ -47,13 +47,13 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     "",
     "failed to call webhook: the server could not find the requested resource"
 )]
-#[case::no_kind(
+#[case::missing_kind(
     200,
     "application/json",
     "{}",
     "received invalid webhook response: webhook response was absent"
 )]
-#[case::no_response(
+#[case::missing_response(
     200,
     "application/json",
     r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#,
@@ -99,7 +99,7 @@ async fn p2_contradictory_webhook_responses_fail_the_request(
 }
 
 #[rstest]
-#[case::no_kind(json!({"kind": null, "apiVersion": null}), "/, Kind=")]
+#[case::missing_kind(json!({"kind": null, "apiVersion": null}), "/, Kind=")]
 #[case::older_version(json!({"apiVersion": "admission.k8s.io/v1beta1"}), "admission.k8s.io/v1beta1, Kind=AdmissionReview")]
 #[case::other_kind(json!({"kind": "Pod", "apiVersion": "v1"}), "/v1, Kind=Pod")]
 #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ async fn violations_are_listed(
 
 #[rstest]
 #[case::label_change("", json!({"metadata": {"labels": {"x": "y"}}}), 1)]
-#[case::no_change("", json!({}), 1)]
+#[case::empty_patch("", json!({}), 1)]
 #[case::status_subresource("/status", json!({"status": {"observedGeneration": 2}}), 0)]
 #[case::scale_subresource("/scale", json!({"spec": {"replicas": 2}}), 0)]
 #[tokio::test(start_paused = true)]

@@ -308,7 +308,7 @@ async fn device_status_requires_the_permission_for_its_driver() {
 #[case::selectors(json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}), 403,
     "clusterroles.rbac.authorization.k8s.io \"x\" is forbidden: must have cluster-admin privileges to use the \
      aggregationRule")]
-#[case::no_selectors(json!({}), 422, "ClusterRole.rbac.authorization.k8s.io \"x\" is invalid: \
+#[case::missing_selectors(json!({}), 422, "ClusterRole.rbac.authorization.k8s.io \"x\" is invalid: \
      aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule \
      is non-nil")]
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ fn paths(asked: &Asked) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_mutating_webhooks_run_in_name_order_before_validating_ones() {
+async fn p1_mutating_webhooks_run_in_name_order_before_validating_webhooks() {
     let asked = Asked::default();
     let server = server(&asked);
     configure(&server, "Mutating", "z", &[("z.example.com", "/b", json!({}))]).await;

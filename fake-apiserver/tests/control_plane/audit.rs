@@ -247,12 +247,12 @@ async fn audit_events_contain_users_decisions_and_authentication_failures() {
     "{apiVersion: v1, kind: Policy}",
     "unknown group version field /v1, Kind=Policy in policy"
 )]
-#[case::no_rules("{apiVersion: audit.k8s.io/v1, kind: Policy}", "loaded illegal policy with 0 rules")]
-#[case::no_level(
+#[case::missing_rules("{apiVersion: audit.k8s.io/v1, kind: Policy}", "loaded illegal policy with 0 rules")]
+#[case::missing_level(
     "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{}]}",
     "rules[0].level: Required value"
 )]
-#[case::no_stage(
+#[case::unknown_stage(
     "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [Late], rules: [{level: None}]}",
     "omitStages[0]: Invalid value: \"Late\": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic"
 )]

@@ -297,7 +297,7 @@ async fn accepted_objects_can_be_written_again(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn refused_writes_change_nothing(
+async fn refused_writes_do_not_change_objects(
     #[files("tests/differential/requests/*.jsonl.gz")]
     #[exclude("crossed")]
     path: std::path::PathBuf,

@@ -82,7 +82,7 @@ async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] 
 #[case::missing_object("/apis/e.com/v1/namespaces/default/foos/none", 404)]
 #[case::built_in_list("/api/v1/namespaces/default/configmaps", 405)]
 #[tokio::test]
-async fn head_request_for_a_custom_resource_is_a_get_without_a_body(#[case] path: &str, #[case] code: u16) {
+async fn head_requests_are_only_supported_for_custom_resources(#[case] path: &str, #[case] code: u16) {
     let server = server().await;
     let made = send(&server, "POST", FOOS, "application/json", &foo("a")).await;
     assert_eq!(made.0, 201);

@@ -250,7 +250,7 @@ async fn empty_scaling_policies_are_refused_instead_of_defaulted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limit_range_without_a_name_gets_a_uuid_as_name() {
+async fn name_of_a_limit_range_defaults_to_a_uuid() {
     let path = "/api/v1/namespaces/default/limitranges";
     let body = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}});
     let (code, made) = post(&ApiServer::start(), path, &body).await;

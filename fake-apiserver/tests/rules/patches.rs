@@ -12,12 +12,12 @@ const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undete
 /// The result is decoded into an internal object of the kind in the patched document.
 #[rstest]
 #[case::another_kind(json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0")]
-#[case::another_kind_that_decodes(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
+#[case::another_kind_with_the_same_fields(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
     "converting (v1.Secret) to (core.ConfigMap): unknown conversion")]
 #[case::unknown_version(json!({"apiVersion": "v2"}), 422,
     "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"")]
 #[case::malformed_version(json!({"apiVersion": "a/b/c"}), 422, "unexpected GroupVersion string: a/b/c")]
-#[case::no_version(json!({"apiVersion": null}), 400, UNDETERMINABLE)]
+#[case::removed_version(json!({"apiVersion": null}), 400, UNDETERMINABLE)]
 #[case::another_kind_without_version(json!({"apiVersion": null, "kind": "Secret"}), 422,
     "converting (core.Secret) to (core.ConfigMap): unknown conversion")]
 #[case::number_as_kind(json!({"kind": 5}), 422,
@@ -25,8 +25,8 @@ const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undete
      string")]
 #[case::another_name(json!({"metadata": {"name": "b"}}), 400,
     "the name of the object (b) does not match the name on the URL (a)")]
-#[case::no_name(json!({"metadata": {"name": null}}), 400, UNDETERMINABLE)]
-#[case::no_metadata(json!({"metadata": null}), 400, UNDETERMINABLE)]
+#[case::removed_name(json!({"metadata": {"name": null}}), 400, UNDETERMINABLE)]
+#[case::removed_metadata(json!({"metadata": null}), 400, UNDETERMINABLE)]
 #[case::another_namespace(json!({"metadata": {"namespace": "b"}}), 400,
     "the namespace of the provided object does not match the namespace sent on the request")]
 #[tokio::test]
@@ -41,8 +41,8 @@ async fn patch_cannot_change_the_identity_of_an_object(#[case] patch: Value, #[c
 }
 
 #[rstest]
-#[case::list(json!([{"op": "replace", "path": "", "value": []}]))]
-#[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
+#[case::list_instead_of_an_object(json!([{"op": "replace", "path": "", "value": []}]))]
+#[case::removed_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
 #[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
 #[tokio::test]
 async fn json_patches_that_remove_or_change_the_identity_are_refused(#[case] patch: Value) {

@@ -51,11 +51,11 @@ async fn empty_since_time_counts_as_a_time(#[case] query: &str, #[case] expected
 }
 
 #[rstest]
-#[case::text("abc", "abc", "invalid syntax")]
+#[case::not_a_number("abc", "abc", "invalid syntax")]
 #[case::overflow("70000", "70000", "value out of range")]
 #[case::empty("", "", "invalid syntax")]
 #[case::negative("-1", "-1", "invalid syntax")]
-#[case::list("80,x", "x", "invalid syntax")]
+#[case::second_port_of_a_list("80,x", "x", "invalid syntax")]
 #[tokio::test(start_paused = true)]
 async fn ports_of_a_port_forward_are_decoded_before_the_pod_is_read(
     #[case] ports: &str,

@@ -198,7 +198,7 @@ async fn list_from_any_version_is_only_paginated_without_a_watch_cache(
 }
 
 #[tokio::test]
-async fn list_of_one_object_with_a_limit_is_not_exact() {
+async fn limited_list_of_one_object_is_only_exact_on_request() {
     let server = ApiServer::start();
     let (_, old) = post(&server, MAPS, &config_map("a", json!({"k": "old"}))).await;
     put(&server, &format!("{MAPS}/a"), &config_map("a", json!({"k": "new"}))).await;

@@ -24,7 +24,7 @@ fn node(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn daemon_set_runs_one_pod_per_node_and_replaces_them_on_update() {
+async fn daemon_set_runs_one_pod_per_node_and_replaces_pods_on_update() {
     let cluster = Cluster::start();
     cluster.create(node("a")).await;
     cluster.create(node("b")).await;
@@ -87,7 +87,7 @@ async fn daemon_set_runs_one_pod_per_node_and_replaces_them_on_update() {
 
 /// Counts the Pods with each image. New Pods become ready after four seconds.
 #[tokio::test(start_paused = true)]
-async fn daemon_set_surge_starts_new_pods_before_old_ones_end() {
+async fn daemon_set_surge_starts_new_pods_before_old_pods_end() {
     let cluster = Cluster::start();
     for name in ["a", "b", "c"] {
         cluster.create(node(name)).await;

@@ -112,7 +112,7 @@ async fn rolling_update_stays_within_surge_and_unavailability() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollback_gives_the_old_replica_set_a_new_revision() {
+async fn rollback_assigns_a_new_revision_to_the_old_replica_set() {
     let cluster = Cluster::start();
     cluster.create(deployment("web", 1)).await;
     cluster.pass(3.0).await;

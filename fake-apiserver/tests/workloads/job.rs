@@ -462,7 +462,7 @@ async fn last_failed_pod_of_an_index_keeps_its_finalizer_until_it_is_replaced() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn adopted_pod_gets_the_finalizer_and_is_counted() {
+async fn adopted_pod_receives_the_job_tracking_finalizer_and_is_counted() {
     let cluster = Cluster::with(&[Worker::Job]);
     let labels = json!({"app": "work"});
     let mut adopting = job(json!({"manualSelector": true, "selector": {"matchLabels": labels}}));

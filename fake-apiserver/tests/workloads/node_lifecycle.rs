@@ -51,7 +51,7 @@ async fn conditions_of_nodes_become_taints(#[case] kind: &str, #[case] status: &
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_lost_node_are_replaced_after_five_minutes() {
+async fn pods_of_an_unreachable_node_are_replaced_after_five_minutes() {
     let cluster = Cluster::start();
     for name in ["a", "b"] {
         cluster
@@ -145,7 +145,7 @@ const KNOWN: [&str; 2] = ["True", "KubeletReady"];
 const UNKNOWN: [&str; 2] = ["Unknown", "NodeStatusUnknown"];
 
 #[tokio::test(start_paused = true)]
-async fn stopped_node_is_lost_and_its_pods_are_evicted() {
+async fn stopped_node_becomes_unreachable_and_its_pods_are_evicted() {
     let cluster = with_a_pod().await;
     cluster.0.kubelet().stop_node("a");
     cluster.pass(49.0).await;

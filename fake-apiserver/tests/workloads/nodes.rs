@@ -162,7 +162,7 @@ async fn pod_waits_until_another_pod_is_removed(#[case] spec: Value, #[case] why
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_node_gets_an_address_that_no_other_node_has() {
+async fn new_node_gets_a_unique_address() {
     let cluster = Cluster::start();
     let addresses: Vec<Value> = (2..6)
         .map(|it| json!({"type": "InternalIP", "address": format!("172.18.0.{it}")}))

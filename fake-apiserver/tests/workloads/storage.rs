@@ -629,7 +629,7 @@ async fn pod_is_scheduled_if_its_volume_or_class_appears_later(#[case] is_class_
 }
 
 #[tokio::test(start_paused = true)]
-async fn volume_that_a_user_reserved_gets_the_uid_of_its_claim() {
+async fn volume_reserved_by_a_user_gets_the_uid_of_its_claim() {
     let cluster = Cluster::start();
     cluster
         .create(volume(json!({"claimRef": {"namespace": "default", "name": "data"}})))

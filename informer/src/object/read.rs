@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_cannot_be_read_return_none() {
+    fn read_returns_none_for_invalid_objects() {
         assert!(read_all::<BTreeMap<i32, u8>>(r#"{"1":2}"#).is_none());
         assert!(read_all::<Pod>(r#"{"spec":{"containers":1}}"#).is_none());
     }

@@ -235,7 +235,7 @@ async fn concurrent_finalizers_are_both_added_once() {
 
 /// nolar/kopf#798: removing a finalizer restores another finalizer that was removed in the meantime.
 #[tokio::test(start_paused = true)]
-async fn removing_a_finalizer_does_not_restore_another_one() {
+async fn removing_a_finalizer_does_not_restore_another_finalizer() {
     let cluster = TestCluster::start();
     cluster
         .create(config_map("m").set("metadata.finalizers", vec![THEIRS, OURS]))

@@ -559,7 +559,7 @@ async fn key_waits_for_writes_of_every_verb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_does_not_wait_after_requests_that_write_nothing() {
+async fn key_does_not_wait_after_requests_that_do_not_write() {
     for (name, act) in NO_WRITES {
         let cluster = world().await;
         let before = cluster.server().resource_version();

@@ -266,7 +266,7 @@ proptest! {
     /// With any number of workers that may be slow, fail and give up, keys are neither lost nor processed by two
     /// workers at the same time.
     #[test]
-    fn keys_are_neither_lost_nor_given_to_two_workers(
+    fn keys_are_neither_lost_nor_returned_to_two_workers(
         adds in prop::collection::vec((0..8_u8, 0..30_u64, any::<bool>()), 1..60),
         workers in 1..5_usize,
         is_by_priority in any::<bool>(),

@@ -76,7 +76,7 @@ async fn restarted_controller_catches_up_after_a_crash(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn idle_controller_writes_nothing_for_a_day(cluster: TestCluster) {
+async fn idle_controller_does_not_write_for_a_day(cluster: TestCluster) {
     cluster.run(label_pods(cluster.client()));
     cluster.create(pod("web-0")).await;
     cluster.advance(Duration::from_secs(24 * 3600)).await;

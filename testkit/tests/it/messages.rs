@@ -62,7 +62,7 @@ async fn differences_are_shown_field_by_field(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn missing_object_is_reported_with_existing_ones(cluster: TestCluster) {
+async fn missing_object_is_reported_with_existing_objects(cluster: TestCluster) {
     cluster.create(config_map("a").namespace("shop")).await;
     let message = failure_of(|| cluster.assert_has(config_map("a")));
     assert!(

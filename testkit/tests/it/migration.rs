@@ -151,7 +151,7 @@ async fn deleted_document_is_removed_with_an_event(#[from(documents)] cluster: T
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn invalid_document_gets_no_status(#[from(documents)] cluster: TestCluster) {
+async fn status_of_an_invalid_document_is_not_set(#[from(documents)] cluster: TestCluster) {
     cluster.create(document("illegal", false)).await;
     cluster.advance(Duration::from_secs(3600)).await;
     assert!(cluster.get::<Document>("illegal").status.is_none());

@@ -225,7 +225,7 @@ const LINE_CHARS: usize = 120;
 const GENERATED: &str = "@generated";
 
 #[test]
-fn server_layers_only_depend_on_lower_ones() {
+fn server_layers_only_depend_on_lower_layers() {
     let arrows: BTreeMap<_, _> = SERVER_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src") {
@@ -247,7 +247,7 @@ fn server_layers_only_depend_on_lower_ones() {
 }
 
 #[test]
-fn registry_modules_only_depend_on_lower_ones() {
+fn registry_modules_only_depend_on_lower_modules() {
     let arrows: BTreeMap<_, _> = REGISTRY_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src/registry") {

@@ -217,7 +217,7 @@ fn report_without_a_failure_shows_its_coverage() {
 }
 
 #[test]
-fn text_and_json_have_the_difference_of_each_write() {
+fn text_and_json_contain_the_difference_of_each_write() {
     let report = crashed();
     let text = report.to_string();
     let written = "PATCH configmaps default/web → 200 (data.phase: \"Progressing\" → \"Ready\")";

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn o18_unknown_metadata_fields_are_reported_and_empty_ones_dropped() {
+    fn o18_unknown_metadata_fields_are_reported_and_empty_fields_dropped() {
         let mut metadata = json!({
             "creationTimestamp": "0001-01-01T00:00:00Z",
             "name": "a", "color": "red", "labels": {}, "generation": 0, "deletionGracePeriodSeconds": 0,

@@ -149,7 +149,7 @@ fn device_requests_of_claims_are_validated(#[case] devices: Value, #[case] expec
     &["spec.devices[0].bindingConditions: Invalid value: null: bindingConditions are required to use \
        bindingFailureConditions"]
 )]
-fn resource_slices_need_a_driver_a_pool_and_one_node_selection(#[case] spec: Value, #[case] expected: &[&str]) {
+fn resource_slices_require_a_driver_a_pool_and_one_node_selection(#[case] spec: Value, #[case] expected: &[&str]) {
     assert_eq!(
         created("resource.k8s.io", "resourceslices", json!({"spec": spec})),
         expected

@@ -281,18 +281,18 @@ fn g6_map_directives_are_applied(#[case] patch: Value, #[case] data: Value) {
 #[case::items_with_an_order(json!({"$setElementOrder/volumes": [{"name": "w"}, {"name": "v"}],
     "volumes": [{"name": "w"}, {"name": "x", "$patch": "delete"}, {"name": "v"}]}),
     json!({"volumes": [{"name": "w"}, {"name": "v"}]}))]
-#[case::other_directives_are_data(json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}),
+#[case::other_directives(json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}),
     json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}))]
 #[case::deletion_from_a_missing_list(json!({"$deleteFromPrimitiveList/dnsPolicy": ["a"]}), json!({}))]
-#[case::another_type(json!({"hostname": {"a": null, "b": {"$patch": "replace"}, "c": 1}}), json!({"hostname": {"c": 1}}))]
-#[case::added_item_keeps_nested_directives(
+#[case::map_for_a_string_field(json!({"hostname": {"a": null, "b": {"$patch": "replace"}, "c": 1}}), json!({"hostname": {"c": 1}}))]
+#[case::nested_directives_in_an_added_item(
     json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}],
     "image": null}]}), json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}], "image": null},
     {"name": "c"}]}))]
-#[case::last_item_is_deleted(
+#[case::deletion_of_the_last_item(
     json!({"$setElementOrder/containers": [], "containers": [{"name": "c", "$patch": "delete"}]}),
     json!({"containers": []}))]
-#[case::deletion_ignores_the_patch_strategy(
+#[case::deletion_regardless_of_the_patch_strategy(
     json!({"containers": [{"name": "c", "$deleteFromPrimitiveList/args": ["a"]}]}),
     json!({"containers": [{"name": "c"}]}))]
 fn g6_directives_and_nulls_for_missing_fields_are_removed(#[case] patch: Value, #[case] changed: Value) {

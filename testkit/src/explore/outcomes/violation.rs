@@ -102,7 +102,7 @@ mod tests {
     #[case::other_resources("end state", "late:\n  pods shop/a: missing", "late:\n  jobs shop/a: missing", false)]
     #[case::other_numbers("always", "\"few\" does not hold: 3 pods", "\"few\" does not hold: 4 pods", true)]
     #[case::other_checks("always", "\"few\" does not hold: 3 pods", "\"many\" does not hold: 4 pods", false)]
-    fn violations_are_distinguished_by_oracle_resource_and_field(
+    fn violations_are_distinguished_by_check_resource_and_field(
         #[case] oracle: &'static str,
         #[case] one: &str,
         #[case] other: &str,

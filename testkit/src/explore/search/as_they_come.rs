@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(work.handled, ["1", "0"]);
     }
     #[test]
-    fn runs_in_progress_end_when_time_runs_out_and_failures_stay_unconfirmed() {
+    fn runs_in_progress_end_when_time_runs_out_and_failures_are_not_confirmed() {
         let work = explored("never", 4, Duration::from_millis(1));
         assert_eq!(work.confirmed, [""; 0]);
         assert!(!work.handled.contains(&"0".to_owned()), "{:?}", work.handled);

@@ -83,8 +83,8 @@ fn invalid_or_unsupported_templates_are_refused(#[case] text: &str, #[case] why:
 #[case::two_conditions(".status.conditions[] | select(.type == \"Other\" and .status != \"True\") | .type",
     json!(["Other"]))]
 #[case::length(".spec.containers | length", json!([2]))]
-#[case::no_items(".metadata.ownerReferences.[].kind", json!([]))]
-#[case::null(".status.phase", json!([]))]
+#[case::missing_list(".metadata.ownerReferences.[].kind", json!([]))]
+#[case::missing_field(".status.phase", json!([]))]
 fn jq_query_selects_values(#[case] text: &str, #[case] expected: Value) {
     let query = Query::parse(text).expect("the query is valid");
     assert_eq!(Value::from_iter(query.values(&object())), expected);
