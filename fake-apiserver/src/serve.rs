@@ -862,7 +862,7 @@ mod tests {
 
         /// Users and front proxies are distinguished by the authority of their certificates.
         #[tokio::test]
-        async fn user_certificate_cannot_set_proxy_headers() {
+        async fn user_certificate_does_not_permit_proxy_headers() {
             let (ca, _) = authority_and_client("proxy");
             let options = ServeOptions::tls().front_proxy(FrontProxy {
                 client_ca: ca.into_bytes(),

@@ -75,7 +75,7 @@ fn config_map(name: &str) -> String {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn control_api_is_off_by_default() {
+fn control_api_is_disabled_by_default() {
     let server = Server::start(&[]);
     let answer = ask(&server, "GET", "/_fake", "");
     assert!(answer.head.starts_with("HTTP/1.1 404"), "{answer:?}");

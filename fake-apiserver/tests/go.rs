@@ -16,13 +16,13 @@ use rstest::rstest;
 #[rstest]
 #[case::over_http(&[])]
 #[case::over_https_and_http2(&["--tls"])]
-fn go_clients_accept_the_server(#[case] more: &[&str]) {
+fn go_clients_work_with_the_server(#[case] more: &[&str]) {
     if std::env::var_os("DRYDOCK_GO").is_none_or(|it| it != "1") {
-        eprintln!("skipped: go_clients_accept_the_server fetches Go modules, so it runs with DRYDOCK_GO=1");
+        eprintln!("skipped: go_clients_work_with_the_server fetches Go modules, so it runs with DRYDOCK_GO=1");
         return;
     }
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: go_clients_accept_the_server needs go on the path");
+        eprintln!("skipped: go_clients_work_with_the_server needs go on the path");
         return;
     }
     let config = folder().join("config");

@@ -230,7 +230,7 @@ async fn every_failed_check_of_a_label_is_reported(#[case] path: &str, #[case] b
 #[case("/apis/apps/v1/namespaces/default/deployments", false)]
 #[case("/apis/apps/v1/namespaces/default/replicasets", true)]
 #[tokio::test(start_paused = true)]
-async fn status_write_changes_labels_only_if_the_kind_permits_it(#[case] path: &str, #[case] keeps: bool) {
+async fn status_write_only_changes_labels_if_the_kind_permits_it(#[case] path: &str, #[case] keeps: bool) {
     let server = server();
     let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template":
         {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});

@@ -190,7 +190,7 @@ fn body_without_content_type_from_a_browser_is_refused(#[case] method: &str, #[c
 
 #[cfg(unix)]
 #[test]
-fn kubeconfig_is_readable_only_by_its_owner() {
+fn kubeconfig_is_only_readable_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let file = folder().join("config");
@@ -263,7 +263,7 @@ fn credentials_can_be_required_without_authorization() {
 #[case::anonymous_denied(&["--listen", "0.0.0.0:0", "--anonymous", "deny"], true)]
 #[case::rbac_with_anonymous_without_permissions(
     &["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
-fn insecure_servers_only_listen_beyond_loopback_on_request(#[case] args: &[&str], #[case] starts: bool) {
+fn insecure_servers_only_listen_on_loopback_by_default(#[case] args: &[&str], #[case] starts: bool) {
     if starts {
         let server = Server::start(args);
         assert!(server.url.starts_with("http://127.0.0.1:"), "{}", server.url);

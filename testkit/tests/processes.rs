@@ -637,7 +637,7 @@ fn sleeping(directory: &Directory, pipe: &Path) -> String {
 #[rstest]
 #[case::killed_command("-KILL")]
 #[case::interrupted_command("-INT")]
-fn no_process_outlives_the_command(#[case] signal: &str) {
+fn processes_do_not_outlive_the_command(#[case] signal: &str) {
     let directory = Directory::new();
     let pipe = pipe(&directory);
     let path = sleeping(&directory, &pipe);

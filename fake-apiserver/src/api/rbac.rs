@@ -337,7 +337,7 @@ mod tests {
     #[case::subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
     #[case::subresource_matched_by_a_wildcard("get", "apps", "replicasets/scale", "x", true)]
     #[case::resource_is_not_its_subresource("get", "apps", "replicasets", "x", false)]
-    fn rule_allows_only_matching_requests(
+    fn rule_only_allows_matching_requests(
         #[case] verb: &str,
         #[case] group: &str,
         #[case] resource: &str,

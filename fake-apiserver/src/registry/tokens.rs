@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_is_verified_only_by_the_key_that_signed_it() {
+    fn token_can_only_be_verified_with_the_key_that_signed_it() {
         let (key, claims) = (TokenKey::from_seed(1), json!({"sub": "x"}));
         let token = key.sign(&claims).unwrap();
         assert_eq!(key.claims(&token), Some(claims));

@@ -460,7 +460,7 @@ async fn p9_overhead_of_a_runtime_class_is_checked(#[case] spec: Value, #[case] 
      2147483648, allocatable: 1073741824")))]
 #[case::unchanged(json!({"cpu": "1"}), None)]
 #[tokio::test(start_paused = true)]
-async fn p9_resize_of_a_pod_must_fit_on_its_node(#[case] asked: Value, #[case] refused: Option<(&str, &str)>) {
+async fn p9_resized_pod_must_fit_on_its_node(#[case] asked: Value, #[case] refused: Option<(&str, &str)>) {
     let server = on_node(json!({}), "linux");
     let answer = resize(&server, asked).await;
     match refused {

@@ -398,7 +398,7 @@ fn newest(server: &Server) -> u64 {
 }
 
 #[test]
-fn object_history_has_the_client_and_changed_fields_of_each_revision() {
+fn object_history_contains_the_client_and_changed_fields_of_each_revision() {
     let server = Server::start(&["--control"]);
     create_map(&server, &json!({"metadata": {"name": "a"}, "data": {"color": "red"}}));
     let uid = uid_of(&server, "ConfigMap", "a");

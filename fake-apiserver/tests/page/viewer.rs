@@ -468,7 +468,7 @@ async fn trace_without_steps_shows_its_report() {
 }
 
 #[test]
-fn trace_document_of_the_journal_has_writes_and_versions() {
+fn trace_document_of_the_journal_contains_writes_and_versions() {
     let server = Server::start(&["--control"]);
     create_map(
         &server,

@@ -22,7 +22,11 @@ use crate::ask::{get, send};
 #[case("api/v1", "watch/nodes/{name}", "watchCoreV1Node")]
 #[case("api/v1", "nodes/{name}/proxy/{path}", "connectCoreV1GetNodeProxyWithPath")]
 #[tokio::test]
-async fn openapi_v2_and_v3_have_every_operation(#[case] document: &str, #[case] rest: &str, #[case] operation: &str) {
+async fn openapi_v2_and_v3_contain_every_operation(
+    #[case] document: &str,
+    #[case] rest: &str,
+    #[case] operation: &str,
+) {
     let server = ApiServer::start();
     let (_, index) = get(&server, "/openapi/v3").await;
     let url = index["paths"][document]["serverRelativeURL"].as_str();

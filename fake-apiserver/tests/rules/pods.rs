@@ -310,7 +310,7 @@ async fn fractional_storage_in_a_volume_claim_template_causes_a_warning() {
 }
 
 #[tokio::test]
-async fn update_of_a_replication_controller_has_warnings_for_the_stored_template() {
+async fn update_of_a_replication_controller_causes_warnings_for_the_stored_template() {
     let server = ApiServer::start();
     let template = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "x"}}});
     let (path, controller) = workload("ReplicationController", &template, &json!({"replicas": 0}));

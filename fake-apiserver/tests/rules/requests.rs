@@ -228,7 +228,7 @@ async fn trace_reports_omitted_steps(#[case] requests: usize, #[case] why: &str)
 #[case::capitalized("watch=False")]
 #[case::uppercase("watch=FALSE&allowWatchBookmarks=False")]
 #[tokio::test]
-async fn watch_parameter_is_false_in_any_letter_case(#[case] query: &str) {
+async fn watch_parameter_false_is_case_insensitive(#[case] query: &str) {
     let (code, list) = get(&ApiServer::start(), &format!("{MAPS}?{query}")).await;
     assert_eq!((code, &list["kind"]), (200, &json!("ConfigMapList")), "{list}");
 }

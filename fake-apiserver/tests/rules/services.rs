@@ -82,7 +82,7 @@ async fn dry_runs_only_check_the_range_of_cluster_ips(#[case] spec: Value, #[cas
 }
 
 #[tokio::test]
-async fn dry_run_shows_placeholder_ip_and_ports_outside_of_the_ranges() {
+async fn dry_run_returns_a_placeholder_ip_and_ports_outside_of_the_ranges() {
     let server = ApiServer::start();
     let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
     let (code, made) = post(&server, DRY, &service(&json!({"spec": spec}))).await;

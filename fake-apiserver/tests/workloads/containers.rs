@@ -151,7 +151,7 @@ async fn init_containers_end_with_the_exit_code_of_the_command_or_script(
 #[case::succeeded_container("FallbackToLogsOnError", "echo -n DONE", Value::Null)]
 #[case::another_policy("File", "echo -n DONE; exit 1", Value::Null)]
 #[tokio::test(start_paused = true)]
-async fn output_becomes_the_termination_message_only_of_failed_containers_with_a_fallback(
+async fn output_is_the_termination_message_of_failed_containers_if_the_policy_is_fallback(
     #[case] policy: &str,
     #[case] script: &str,
     #[case] message: Value,

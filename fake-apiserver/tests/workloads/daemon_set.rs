@@ -244,7 +244,11 @@ async fn daemon_pod_has_only_the_node_in_its_affinity_and_no_duplicate_toleratio
     "Found failed daemon pod default/POD on node a, will try to kill it"
 )]
 #[tokio::test(start_paused = true)]
-async fn ended_daemon_pod_is_reported_by_its_phase(#[case] phase: &str, #[case] reason: &str, #[case] message: &str) {
+async fn event_about_an_ended_daemon_pod_contains_its_phase(
+    #[case] phase: &str,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
     let cluster = without_kubelet(agent(json!({}))).await;
     let pod = cluster.pods().await[0]["metadata"]["name"].clone();
     end(&cluster, &pod, phase).await;

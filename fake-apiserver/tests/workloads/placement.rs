@@ -145,7 +145,7 @@ async fn pod_waits_if_every_node_exceeds_the_skew(#[case] topology: &str, #[case
 #[case::preemption_policy_never(json!({"cpu": "6"}), json!({"priorityClassName": "polite"}), &[])]
 #[case::preemption_would_not_suffice(json!({"cpu": "8"}), json!({}), &[])]
 #[tokio::test(start_paused = true)]
-async fn pod_preempts_others_of_lower_priority(
+async fn pod_preempts_pods_of_lower_priority(
     #[case] requests: Value,
     #[case] mut spec: Value,
     #[case] victims: &[&str],

@@ -61,7 +61,7 @@ async fn new_service_cidr_becomes_ready_and_gets_a_finalizer() {
 #[case::address_also_in_a_larger_range(&["10.9.0.7"], "10.0.0.0/8", 11.0, true)]
 #[case::adjacent_range(&["10.9.0.7"], "10.8.0.0/24", 60.0, false)]
 #[tokio::test(start_paused = true)]
-async fn deleted_service_cidr_is_removed_if_no_ip_address_needs_the_range(
+async fn deleted_service_cidr_is_removed_if_no_ip_address_requires_the_range(
     #[case] addresses: &[&str],
     #[case] other: &str,
     #[case] seconds: f64,

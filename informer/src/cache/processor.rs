@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn new_handler_receives_each_object_from_the_store_or_as_an_event() {
+    fn new_handler_receives_each_object_exactly_once() {
         for seed in 0..300 {
             let indexer = Indexer::<ConfigMap>::new();
             let processor = Mutex::new(Processor::new(vec![Scope::All], QueueOrder::Arrival));

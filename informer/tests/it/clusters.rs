@@ -113,7 +113,7 @@ async fn disengaged_cluster_receives_no_more_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unreachable_cluster_does_not_delay_others() {
+async fn unreachable_cluster_does_not_delay_other_clusters() {
     let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
     let _fault = east.inject(faults::refused().client("down"));
     let (clusters, _) = copier(&home);

@@ -267,7 +267,7 @@ async fn key_waits_until_a_watch_added_later_receives_its_writes(#[values(false,
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_added_later_holds_keys_back_only_between_its_sync_and_end() {
+async fn watch_added_later_only_holds_keys_back_between_its_sync_and_end() {
     let cluster = two_namespaces().await;
     let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &());
     let silent =

@@ -441,7 +441,7 @@ async fn unreadable_lease_stops_reconciles_until_the_lease_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_several_clusters_are_sharded_and_duplicate_shardings_refused() {
+async fn keys_of_several_clusters_are_sharded_and_duplicate_shardings_are_refused() {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     maps(&east).await;
     let ledger = Ledger::default();

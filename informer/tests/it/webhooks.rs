@@ -190,7 +190,7 @@ async fn cluster() -> TestCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_resource_with_webhooks_and_a_controller_is_tested_in_one_process() {
+async fn custom_resource_with_webhooks_and_a_controller_works_in_one_process() {
     let cluster = cluster().await;
     let manager = Manager::new(cluster.client_named("operator"));
     add_controller(&manager);

@@ -41,7 +41,7 @@ fn two_bugs() -> Explore {
 }
 
 #[test]
-fn report_has_failures_of_different_oracles_in_order_of_certainty() {
+fn report_lists_failures_of_different_oracles_in_order_of_certainty() {
     let report = two_bugs().report();
     let oracles: Vec<&str> = report.failures().iter().map(|it| it.oracle()).collect();
     assert!((2..=3).contains(&oracles.len()), "{report}");

@@ -182,7 +182,7 @@ async fn entry_point_of_failures_in_testkit_methods(cluster: TestCluster) {
 }
 
 #[rstest]
-fn failures_of_testkit_methods_have_the_line_of_the_test(
+fn failures_of_testkit_methods_contain_the_line_of_the_test(
     #[values(
         "get",
         "assert_has",

@@ -55,7 +55,7 @@ async fn role_with_exactly_the_required_permissions_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn apply_that_creates_an_object_needs_permission_to_create() {
+async fn apply_that_creates_an_object_requires_permission_to_create() {
     let manifest = EXACT.replace("[create, patch]", "[patch]");
     let (ended, _) = run(&manifest).await;
     let said = ended.expect_err("the role is insufficient").to_string();

@@ -36,7 +36,7 @@ async fn settle_waits_for_the_garbage_collector() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn requests_of_workers_are_not_counted_and_not_hit_by_faults() {
+async fn requests_of_workers_are_not_counted_and_not_affected_by_faults() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]).start();
     let owner = cluster.create(config_map("owner").namespace("shop")).await;
     cluster.create(pod("web-0").namespace("shop").owned_by(&owner)).await;

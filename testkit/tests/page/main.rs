@@ -242,7 +242,7 @@ fn text_and_json_contain_the_difference_of_each_write() {
 }
 
 #[test]
-fn document_has_two_runs_with_reconciles_bodies_and_versions() {
+fn document_contains_two_runs_with_reconciles_bodies_and_versions() {
     let document = crashed().trace().to_json();
     let failure = &document["failures"][0];
     assert_eq!((&failure["reference"], &failure["failing"]), (&json!(0), &json!(1)));

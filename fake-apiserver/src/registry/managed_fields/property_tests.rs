@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn encoded_fields_match_only_an_equal_field_set(left in any_deployment(), right in any_deployment()) {
+    fn encoded_fields_only_match_an_equal_field_set(left in any_deployment(), right in any_deployment()) {
         let (left, right) = (super::typed::field_set(deployment(), &left),
             super::typed::field_set(deployment(), &right));
         let fields = encode(&left);
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn tracking_an_update_changes_only_managed_fields(old in any_map(), new in any_map()) {
+    fn tracking_an_update_only_changes_managed_fields(old in any_map(), new in any_map()) {
         let mut live = Object(old);
         track_update(&types(deployment()), None, &mut live, &manager("one", "2026-01-01T00:00:00Z"));
         let mut new = Object(new);

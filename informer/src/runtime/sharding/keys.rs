@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sharding_loses_no_key_when_members_change() {
+    fn sharding_does_not_lose_keys_when_members_change() {
         for seed in 0..500 {
             let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
             let queue = WorkQueue::new();

@@ -418,7 +418,7 @@ mod tests {
 
     /// A table of all pairs would have 360 million entries.
     #[test]
-    fn hot_loop_of_sixty_thousand_messages_needs_little_memory() {
+    fn hot_loop_of_sixty_thousand_messages_uses_little_memory() {
         let reference = run_of(numbered(0..6_000));
         let turns = numbered(100..110).cycle().take(60_000);
         let failing = run_of(numbered(0..110).chain(turns).chain(numbered(5_990..6_000)));

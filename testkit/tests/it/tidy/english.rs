@@ -292,7 +292,7 @@ fn read_line(line: &str) -> ((&str, &str), f64) {
 }
 
 #[test]
-fn patterns_are_recognised_in_prose_only() {
+fn patterns_are_only_recognised_in_prose() {
     let found = |text: &str| {
         let counts = count(&[(String::new(), 1, text.to_owned())]);
         let found = counts.found.into_iter().filter(|(_, it)| !it.is_empty());

@@ -229,7 +229,7 @@ fn o4_names_group_and_storage_are_validated() {
 }
 
 #[test]
-fn o19_protected_groups_need_an_approval() {
+fn o19_protected_groups_require_an_approval() {
     let mut crd = crd_with(json!([plain()]), json!({"group": "x.k8s.io"}));
     crd.metadata_mut().insert("name".into(), "widgets.x.k8s.io".into());
     let found = errors(crd.clone());
