@@ -28,7 +28,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) stages: Vec<PathBuf>,
 
-    /// With the worker kubelet: renew the Lease of each Node in kube-node-lease every 10 s
+    /// Renew the Lease of each Node in kube-node-lease every 10 s, with the worker kubelet
     #[arg(long)]
     pub(crate) node_heartbeats: bool,
 
@@ -51,7 +51,7 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) control: bool,
 
-    /// Bearer token of the control API, for a user in system:masters [default: random]
+    /// Bearer token of the control API, for a user in system:masters [default: random, or derived from --seed]
     #[arg(long, value_name = "TOKEN", requires = "control", value_parser = not_empty)]
     pub(crate) control_token: Option<String>,
 
@@ -59,7 +59,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
     pub(crate) history_bytes: usize,
 
-    /// With --control: bytes of request and response bodies kept in the journal; the bodies of older entries are
+    /// Bytes of request and response bodies kept in the journal, with --control; the bodies of older entries are
     /// dropped
     #[arg(long, value_name = "BYTES", default_value = "8Mi", value_parser = bytes)]
     pub(crate) journal_bytes: usize,
@@ -69,9 +69,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
 
-    /// Also accept requests for these hosts, separated by commas; `*.` matches all subdomains, `*` any host. Loopback
-    /// names and the listening address are always accepted; other hosts are refused, because a web page could reach
-    /// this server under a different host name
+    /// Also accept requests for these hosts, separated by commas; `*.example.com` matches all subdomains, and `*` any
+    /// host. Loopback names and the listening address are always accepted; other hosts are refused, because a web page
+    /// could reach this server under a different host name
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
 
-    /// File to which events are appended as lines of JSON; `-` is stdout
+    /// File to which events are appended, one JSON object per line; `-` is stdout
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
 
@@ -45,15 +45,15 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     audit_log_compress: bool,
 
-    /// The form of the log: only json is accepted
+    /// Format of the log: only json is accepted
     #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json"])]
     audit_log_format: String,
 
-    /// When events are written: only blocking is accepted
+    /// Mode in which events are written: only blocking is accepted
     #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = ["blocking"])]
     audit_log_mode: String,
 
-    /// The version of events: only audit.k8s.io/v1 is accepted
+    /// API version of the events: only audit.k8s.io/v1 is accepted
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1", value_parser = ["audit.k8s.io/v1"])]
     audit_log_version: String,
 }

@@ -22,12 +22,12 @@ const REQUEST_BYTES: usize = 16 * 1024;
 
 /// Replacement for etcd in a fake control plane: serves /health and /version, and stores nothing
 ///
-/// The fake kube-apiserver keeps its objects itself. The options are the ones that tools pass to etcd when they start a
-/// control plane; other options are refused.
+/// The fake kube-apiserver keeps its objects itself. The supported options are the options that tools pass to etcd when
+/// they start a control plane; other options are refused.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, args_override_self = true)]
 pub(crate) struct Args {
-    /// URLs at which /health is served, separated by commas; plain HTTP
+    /// URLs at which /health and /version are served, separated by commas; plain HTTP
     #[arg(long, value_name = "URLS", default_value = "http://localhost:2379", value_delimiter = ',', value_parser = url)]
     listen_client_urls: Vec<SocketAddr>,
 
@@ -43,27 +43,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     initial_advertise_peer_urls: Vec<String>,
 
-    /// The members of the cluster; this one must be the only one
+    /// Members of the cluster; ignored
     #[arg(long, value_name = "NAMES=URLS", value_delimiter = ',')]
     initial_cluster: Vec<String>,
 
-    /// The data directory; nothing is written into it
+    /// Data directory; nothing is written to it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
 
-    /// The directory of the write-ahead log; nothing is written into it
+    /// Directory of the write-ahead log; nothing is written to it
     #[arg(long, value_name = "DIR")]
     wal_dir: Option<String>,
 
-    /// The name of the member
+    /// Name of the member; ignored
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
 
-    /// Do not sync to disk; nothing is written
+    /// Do not sync to disk; ignored, because nothing is written
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     unsafe_no_fsync: bool,
 
-    /// Log level; nothing is logged
+    /// Log level; ignored, because nothing is logged
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
 

@@ -11,7 +11,7 @@ use crate::args::{Common, address, duration};
 use crate::setup::{self, Setup};
 use crate::{assets, log};
 
-/// A fake Kubernetes API server: real list, watch, patch and apply, without a cluster
+/// An in-memory Kubernetes API server for tests: list, watch, patch and apply as in kube-apiserver, without a cluster
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -34,8 +34,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
     token: Vec<Token>,
 
-    /// The identity of requests without token and client certificate: `admin` is in system:masters, `allow` is
-    /// system:anonymous under rbac, `deny` fails with 401
+    /// User of requests without a token or client certificate: `admin` is a user in system:masters, `allow` is
+    /// system:anonymous with --authorization rbac, `deny` refuses these requests with 401
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     verbose: bool,
 
-    /// End when the process that started the server ends
+    /// Exit when the process that started the server exits
     #[arg(long)]
     exit_with_parent: bool,
 
@@ -66,7 +66,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the programs kube-apiserver, etcd and kubectl into a directory, for envtest and similar tools
+    /// Write the programs kube-apiserver and etcd, and a link to kubectl, into a directory, for envtest and similar
+    /// tools
     #[command(visible_alias = "install-assets")]
     Assets {
         /// The directory; it is created if it is missing
@@ -124,25 +125,25 @@ Examples:
   HTTPS on a fixed port, with your resources and a log of requests:
     fake-apiserver --listen 127.0.0.1:6443 --tls --crd config/crd/bases -v
 
-  With roles: one user with a token; requests without one are the administrator's:
+  With RBAC: one user has a token; requests without a token have the permissions of an administrator:
     fake-apiserver --authorization rbac --token s3cret=jane:devs --kubeconfig fake.kubeconfig
     kubectl --kubeconfig fake.kubeconfig --token s3cret get pods
 
-  A copy of what runs in a real cluster:
+  A copy of objects from a real cluster:
     kubectl get deployments,pods,services -A -o yaml > dump.yaml
     fake-apiserver --load dump.yaml
 
-  Deleting an owner or a namespace deletes what belongs to it:
+  Garbage collection of dependents, and deletion of the objects in a deleted namespace:
     fake-apiserver --workers gc,namespace
 
   The control plane of envtest:
     export KUBEBUILDER_ASSETS=$PWD/bin
     fake-apiserver assets bin
 
-`fake-apiserver kube-apiserver --help` and `fake-apiserver etcd --help` list the flags of the programs in it.
+`fake-apiserver kube-apiserver --help` and `fake-apiserver etcd --help` list the flags of these programs.
 
-When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM; on Windows on Ctrl-C,
-Ctrl-Break, and when its console closes.";
+When the server is ready, it prints one line, `listening on URL`. It exits on SIGINT or SIGTERM; on Windows, it exits on
+Ctrl-C, on Ctrl-Break, and when its console closes.";
 
 /// Runs the server until it ends. Fails with a message to show to the user.
 #[tokio::main]

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Front proxy")]
 pub(crate) struct FrontProxyArgs {
-    /// Authorities of the client certificates of proxies, which send the user in headers
+    /// File with certificate authorities for the client certificates of proxies, which send the user in headers
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
 
-    /// Common names that these certificates may have [default: any]
+    /// Permitted common names of these certificates [default: any]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = CA)]
     requestheader_allowed_names: Vec<String>,
 

@@ -106,7 +106,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
 
-    /// Certificate authorities of clients; a certificate's CN is the user, each O a group
+    /// File with certificate authorities for client certificates; the CN of a certificate is the user, and each O is a
+    /// group
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
 
@@ -122,16 +123,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
 
-    /// Issuer of the tokens of ServiceAccounts (may be repeated); tokens of all issuers are accepted, the first one
-    /// issues new tokens
+    /// Issuer of ServiceAccount tokens (may be repeated); tokens of all issuers are accepted, and new tokens have the
+    /// first issuer
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
 
-    /// Keys or certificates that verify the tokens of ServiceAccounts (may be repeated)
+    /// File with keys or certificates that verify ServiceAccount tokens (may be repeated)
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
 
-    /// Private key that signs the tokens of ServiceAccounts: RSA, P-256 or P-384
+    /// File with the private key that signs ServiceAccount tokens: RSA, P-256 or P-384
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
 
@@ -139,15 +140,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     api_audiences: Vec<String>,
 
-    /// Range of cluster IPs; the first address is the Service kubernetes
+    /// Range of cluster IPs; the Service kubernetes has the first address
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24")]
     service_cluster_ip_range: String,
 
-    /// Default admission plugins to disable
+    /// Admission plugins to disable
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
 
-    /// Optional admission plugins to enable
+    /// Admission plugins to enable: only plugins that are enabled by default are accepted
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
 
@@ -179,13 +180,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     etcd_prefix: String,
 
-    /// Time between compactions: exact lists and continue tokens from before the second to last compaction fail with
-    /// 410; 0 disables compaction
+    /// Time between compactions; exact lists and continue tokens fail with 410 if their revision is older than the
+    /// second-to-last compaction. 0 disables compaction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     etcd_compaction_interval: Duration,
 
-    /// Feature gates, name=true|false; gates that enable APIs can be changed, all others must have their defaults in
-    /// the served version of Kubernetes, because this server always behaves accordingly
+    /// Feature gates, name=true|false; only gates that enable APIs can be changed. All other gates must have their
+    /// default in the served version of Kubernetes, because the server always behaves as with this default
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     feature_gates: Vec<String>,
 
@@ -199,23 +200,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSIONS", value_delimiter = ',')]
     retired_apis: Vec<String>,
 
-    /// Maximum number of concurrent read requests; further ones fail with 429. 0 means unlimited
+    /// Maximum number of concurrent read requests; further requests fail with 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
 
-    /// Maximum number of concurrent write requests; further ones fail with 429. 0 means unlimited
+    /// Maximum number of concurrent write requests; further requests fail with 429. 0 means unlimited
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
 
-    /// Queue requests by priority levels: only false is accepted
+    /// Enable API Priority and Fairness: only false is accepted
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = ["false"])]
     enable_priority_and_fairness: String,
 
-    /// Client certificate for requests to aggregated API servers, in PEM
+    /// File with the client certificate for requests to aggregated API servers, in PEM
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     proxy_client_cert_file: Option<PathBuf>,
 
-    /// Key of the client certificate for requests to aggregated API servers, in PEM
+    /// File with the key of the client certificate for requests to aggregated API servers, in PEM
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     proxy_client_key_file: Option<PathBuf>,
 

@@ -35,8 +35,9 @@ struct Args {
 enum Command {
     /// Runs controllers as processes, injects faults, and reports the smallest sets of faults that break them
     ///
-    /// Exit codes: 0 if no failure was found, 1 if one was, 2 if the scenario cannot be used or a report cannot be
-    /// written, 3 if the search was interrupted before it found one, 130 if it was interrupted more than once.
+    /// Exit codes: 0 if no failure was found, 1 if a failure was found, 2 if the scenario or an option is invalid or a
+    /// report cannot be written, 3 if the search was interrupted before it found a failure, 130 if it was interrupted
+    /// more than once.
     Explore(Box<Explore>),
     /// Prints the JSON Schema of scenarios, for editors
     Schema,
@@ -50,7 +51,7 @@ struct Explore {
     /// Scenario file (YAML)
     #[arg(required_unless_present = "init")]
     scenario: Option<PathBuf>,
-    /// Runs this plan instead of a search; may be repeated
+    /// Runs this plan instead of a search (may be repeated)
     #[arg(long, value_name = "PLAN")]
     replay: Vec<String>,
     /// Keeps the replayed run alive until it is interrupted, for kubectl or a debugger
@@ -62,10 +63,10 @@ struct Explore {
     /// Writes the report as JSON to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes the failing runs and their references to a file, as a page of HTML with the output of the processes
+    /// Writes the failing runs and their references to a file, as an HTML page with the output of the processes
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Combines the JSON reports of all shards in place of a search, and replays their failures
+    /// Combines the JSON reports of all shards instead of a search, and replays their failures
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["replay", "shard", "keep"])]
     merge: Vec<PathBuf>,
     /// Writes the report as JUnit XML to a file
