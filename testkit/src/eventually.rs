@@ -120,7 +120,7 @@ impl TestCluster {
                 let deadline = faults_end.map_or(began, |end| end.max(began)) + time;
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    let what = format!("the condition does not hold after {waited:?} of virtual time");
+                    let what = format!("the condition does not hold after {waited:?}{}", self.bounds.clock());
                     return Err(self.failed_condition(place, &what, &reason));
                 }
                 let step = (waited / 100).clamp(STEP.0, STEP.1).min(left);
@@ -160,7 +160,7 @@ impl TestCluster {
             loop {
                 let waited = began.elapsed();
                 if let Err(reason) = self.evaluate(&condition) {
-                    let what = format!("the condition does not hold after {waited:?} of virtual time");
+                    let what = format!("the condition does not hold after {waited:?}{}", self.bounds.clock());
                     return Err(self.failed_condition(place, &what, &reason));
                 }
                 if waited >= time {

@@ -79,6 +79,7 @@ impl TestCluster {
     pub async fn connect(client: Client) -> Self {
         let bounds = Bounds {
             quiet: QUIET,
+            is_real: true,
             ..Bounds::default()
         };
         let mut cluster = Self::over(ApiServer::start(), bounds);

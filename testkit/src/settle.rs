@@ -2,8 +2,9 @@
 //!
 //! A test always waits with [`TestCluster::pass`], which detects a hot loop even if the loop stops the clock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fake_apiserver::api::request_info::RequestInfo;
@@ -118,11 +119,7 @@ impl TestCluster {
             let what = message.split_once("the cluster does not settle").map(|(_, it)| it);
             let cause = self.cause_of(&message).unwrap_or(Cause::Restless);
             let message = match what {
-                // Locations are strings only if time is real.
-                Some(what) => format!(
-                    "{place}: the cluster does not settle{}",
-                    what.replace(" of virtual time", "")
-                ),
+                Some(what) => format!("{place}: the cluster does not settle{what}"),
                 None => message,
             };
             let Failed(message) = self.failed_with(cause, message);
@@ -150,6 +147,7 @@ impl TestCluster {
         );
         let (mut total, mut revision) = (first, at_first);
         let mut acted = last;
+        let mut failures = Failures::new(self.bounds.repeats);
         loop {
             let (since, (busy, _)) = (Instant::now(), self.controllers_busy());
             if self.pass_or_expect(place, last + self.bounds.quiet).await? {
@@ -159,12 +157,12 @@ impl TestCluster {
             let is_busy = is_running || more.saturating_sub(busy) * 4 > since.elapsed();
             let (moved, done): (_, Done);
             (done, revision) = (self.work.since(&self.server, revision), self.server.resource_version());
-            (moved, total) = self.last_activity(total, &done);
+            (moved, total) = self.last_activity(total, &done, &mut failures);
             let moved = moved.max(self.externals.active_after(last));
             let what = if total - first > self.bounds.requests {
                 Some(format!("{} requests and events", total - first))
             } else if began.elapsed() > self.bounds.settle {
-                Some(format!("{} s of virtual time", began.elapsed().as_secs()))
+                Some(format!("{} s{}", began.elapsed().as_secs(), self.bounds.clock()))
             } else {
                 None
             };
@@ -299,12 +297,15 @@ impl TestCluster {
 
     /// Returns the time of the last activity among the journal entries after `total` (`None` if there was none), and
     /// the number of journal entries.
-    fn last_activity(&self, total: u64, done: &Done) -> (Option<Instant>, u64) {
+    fn last_activity(&self, total: u64, done: &Done, failures: &mut Failures) -> (Option<Instant>, u64) {
         let mut last = None;
         let total = self.server.journal().visit(total, |entry| {
             let at = match entry {
                 Entry::Request(request) if is_lease_write(request) => return,
-                Entry::Request(request) if is_failure(request) => request.answered,
+                Entry::Request(request) if is_failure(request) => match failures.is_repetition(request) {
+                    true => return,
+                    false => request.answered,
+                },
                 // A write that changes nothing does not count.
                 Entry::Request(request) if done.count > 0 && self.is_progress(request, done) => request.answered,
                 Entry::Event(event) if event.kind == "BOOKMARK" => return,
@@ -313,6 +314,9 @@ impl TestCluster {
                 Entry::Event(event) => event.at,
                 Entry::Request(_) => return,
             };
+            if !matches!(entry, Entry::Request(request) if is_failure(request)) {
+                failures.forget();
+            }
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
@@ -334,6 +338,36 @@ impl TestCluster {
             most_frequent(&entries)
         );
         self.failed_for(cause, place, &what)
+    }
+}
+
+/// Failed requests since the last change of the cluster. A controller that reconciles at intervals may send the same
+/// failing request every time, for example the deletion of an object that does not exist.
+struct Failures {
+    /// Time after which a repeated failure no longer counts as activity, if there is one.
+    bound: Option<Duration>,
+    /// The time of the first failure, by client, method, path and status.
+    first: BTreeMap<(Arc<str>, String, String, u16), Duration>,
+}
+
+impl Failures {
+    const fn new(bound: Option<Duration>) -> Self {
+        let first = BTreeMap::new();
+        Self { bound, first }
+    }
+
+    /// Returns `true` if the request has failed in the same way for so long that the failure does not count as activity.
+    fn is_repetition(&mut self, request: &RecordedRequest) -> bool {
+        let Some(bound) = self.bound else { return false };
+        let (method, path) = (request.method.to_string(), request.path.clone());
+        let key = (Arc::clone(&request.client), method, path, request.code);
+        let first = *self.first.entry(key).or_insert(request.answered);
+        request.answered.saturating_sub(first) >= bound
+    }
+
+    /// Called when the cluster changes, because a repeated request may then succeed.
+    fn forget(&mut self) {
+        self.first.clear();
     }
 }
 

@@ -195,6 +195,16 @@ async fn read(client: Client) {
     }
 }
 
+/// Deletes an object that does not exist, again and again, like a controller that reconciles at intervals.
+async fn delete_repeatedly(client: Client) {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    loop {
+        let deleted = maps.delete("missing", &DeleteParams::default()).await;
+        assert!(deleted.is_err(), "the object does not exist");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// Runs the controller in the environment variable, in a separate process. Without the variable, the test does nothing.
 #[test]
 fn entry_point_of_controller_processes() {
@@ -225,6 +235,9 @@ fn entry_point_of_controller_processes() {
         }
         if name == "reading" {
             return read(client).await;
+        }
+        if name == "repeating" {
+            tokio::spawn(delete_repeatedly(client.clone()));
         }
         let _port =
             (name == "listening").then(|| std::net::TcpListener::bind("127.0.0.1:8383").expect("the port is free"));
@@ -301,6 +314,14 @@ fn condition_that_holds_soon_after_its_timeout_is_noted_in_a_run_with_a_fault() 
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
     assert!(report.contains("the state only became correct"), "{report}");
+}
+
+#[test]
+fn controller_that_repeats_the_same_failing_request_settles() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "repeating").display().to_string();
+    let output = drydock(&["explore", &path, "--replay", "restart@operator"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -195,6 +195,8 @@ impl Scenario {
             builder = builder.pod_script(pods, script);
         }
         let mut builder = builder.quiet(self.quiet.0).patience(SETTLE_BOUND, SETTLE_BOUND);
+        builder.bounds.repeats = Some(self.quiet.0 * 2);
+        builder.bounds.is_real = true;
         builder.work = self.work();
         // If an object is refused, this panics with a message.
         crate::panics::quietly(|| builder.world(None))

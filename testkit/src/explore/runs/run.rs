@@ -258,7 +258,11 @@ impl Run<'_> {
     }
 
     fn panicked(&self, text: &str) {
-        let cause = self.cluster.cause_of(text);
+        self.violated(self.cluster.cause_of(text), &with_place(panicked_at(), text));
+    }
+
+    /// Records a violation of the oracle for a cause.
+    fn violated(&self, cause: Option<Cause>, text: &str) {
         let oracle = match cause {
             Some(Cause::Restless) => SETTLES,
             Some(Cause::AtOneInstant) => HOT_LOOP,
@@ -270,8 +274,7 @@ impl Run<'_> {
             }
             None => ASSERTIONS,
         };
-        let text = with_place(panicked_at(), text);
-        self.gate.violation(oracle, without_task_ids(&text));
+        self.gate.violation(oracle, without_task_ids(text));
     }
 
     /// Returns `true` if the last wait of the scenario did not wait for the end of the faults.
@@ -290,7 +293,14 @@ impl Run<'_> {
         if self.may_go_on(&text) {
             return true;
         }
-        self.panicked(&text);
+        match text.find("the cluster does not settle") {
+            // The location is in this file, because the scenario has already ended.
+            Some(at) => self.violated(
+                self.cluster.cause_of(&text),
+                &format!("after the scenario: {}", &text[at..]),
+            ),
+            None => self.panicked(&text),
+        }
         false
     }
 
