@@ -269,7 +269,7 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
-    /// Sends a DELETE of all objects of a resource in a namespace.
+    /// Deletes all objects of a resource in a namespace with one DELETE request.
     pub(crate) async fn delete_collection(
         &self,
         resource: &str,

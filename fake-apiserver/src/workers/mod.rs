@@ -4,11 +4,11 @@
 //! # How it works
 //!
 //! A single task, the `pump`, reads the logs of all resources with one cursor. It passes each change to every worker in
-//! the order of revisions ([`Controller::observe`]). Then the workers take turns, in the order of [`Worker`], and each
-//! syncs one key ([`Controller::sync`]). The controllers of workloads share one queue, and therefore one turn. Before
-//! every turn the pump passes on the changes since the previous one, so that a `sync` reads a state that has been fully
-//! observed. With a paused clock and a single thread, a run only depends on the seed. When no key is ready, the pump
-//! sleeps until the next commit or the next delayed key.
+//! the order of revisions ([`Controller::observe`]). Then the workers take turns, in the order of the variants of
+//! [`Worker`], and each syncs one key ([`Controller::sync`]). The controllers of workloads share one queue, and
+//! therefore one turn. Before every turn the pump passes on the changes since the previous one, so that a `sync` reads
+//! a state that has been fully observed. With a paused clock and a single thread, a run only depends on the seed. When
+//! no key is ready, the pump sleeps until the next commit or the next delayed key.
 //!
 //! To be called again later, a worker adds a delayed key to its [`WorkQueue`]; a failed key is retried after 5 ms, 10
 //! ms and so on up to 1000 s. The memory of a worker must be derivable from the objects: after `ApiServer::restore`, in
@@ -95,8 +95,8 @@ use pump::Pump;
 use row::Runs;
 use workloads::Workloads;
 
-/// Starts workers for a server, each once and in the order of [`Worker`]. They end with the group. Must be called
-/// inside a tokio runtime, unless the list is empty.
+/// Starts workers for a server, each once and in the order of the variants of [`Worker`]. They end with the group. Must
+/// be called inside a tokio runtime, unless the list is empty.
 pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], kubelet: &Kubelet, group: &TaskGroup) {
     let mut lanes = Vec::new();
     let mut workloads = Vec::new();

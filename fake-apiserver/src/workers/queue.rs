@@ -44,7 +44,7 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Clone + Ord> WorkQueue<K> {
-    /// Adds a key, unless the queue contains it.
+    /// Adds a ready key, unless the key is already ready.
     pub(crate) fn add(&mut self, key: K) {
         if self.queued.insert(key.clone()) {
             self.ready.push_back(key);

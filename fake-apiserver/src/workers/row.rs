@@ -9,7 +9,7 @@ pub(crate) struct WorkerRow {
     pub(crate) runs: Runs,
 }
 
-/// Method of running a worker.
+/// The way in which a worker runs.
 pub(crate) enum Runs {
     /// The registry runs the worker as part of each write, without a task.
     InWrites,

@@ -211,8 +211,8 @@ async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPol
         && failure.is_conflict()
         && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
     {
-        // The object has changed, but not its owners. It is deleted without a precondition, because objects that change
-        // constantly would otherwise never be deleted.
+        // The object has changed, but not its owners. It is deleted without a precondition on the resourceVersion,
+        // because objects that change constantly would otherwise never be deleted.
         deleted = api.delete(&node.resource, &node.key, &options(None)).await;
     }
     match deleted {

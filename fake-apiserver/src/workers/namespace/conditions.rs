@@ -58,8 +58,8 @@ impl Trouble {
         })
     }
 
-    /// Returns the condition for remaining objects. `counts` has the number of objects by the resource's name in
-    /// errors.
+    /// Returns the condition for remaining objects. `counts` maps resource names, as used in error messages, to numbers
+    /// of objects.
     pub(super) fn remaining(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} has {count} resource instances"));
         texts.map(|texts| Self {
@@ -69,7 +69,7 @@ impl Trouble {
         })
     }
 
-    /// Returns the condition for remaining finalizers. `counts` has the number of remaining objects by finalizer.
+    /// Returns the condition for remaining finalizers. `counts` maps finalizers to numbers of remaining objects.
     pub(super) fn finalizers(counts: &BTreeMap<String, usize>) -> Option<Self> {
         let texts = texts(counts, |name, count| format!("{name} in {count} resource instances"));
         texts.map(|texts| Self {

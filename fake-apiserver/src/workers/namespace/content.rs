@@ -53,7 +53,7 @@ impl Remains {
 /// Totals over all resources, for the conditions.
 #[derive(Debug, Default)]
 struct Totals {
-    /// Number of objects by the resource's name in errors.
+    /// Numbers of objects, by resource names as used in error messages.
     objects: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
     errors: Vec<String>,

@@ -13,7 +13,7 @@ const JOB_FIRST: i64 = 10;
 const JOB_MOST: i64 = 600;
 /// Delay after the first failed Pod of a DaemonSet on a node, in seconds; each further one doubles it.
 const DAEMON_FIRST: i64 = 1;
-/// Maximum delay of a DaemonSet, in seconds. A delay that ended longer ago than twice this time is reset.
+/// Maximum delay of a DaemonSet, in seconds. A delay that started more than twice this time ago is reset.
 const DAEMON_MOST: i64 = 900;
 
 /// The failures of a Job's Pods since the last success (Go's `backoffRecord`).

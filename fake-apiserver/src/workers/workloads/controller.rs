@@ -18,7 +18,7 @@ pub(crate) struct WorkloadController {
     pub(crate) sync: Sync,
     /// Plans the work after an object was removed.
     pub(crate) gone: fn(&Key, &Sees<'_>) -> Plan,
-    /// Enqueues further keys that a change of an object affects, mostly of an object of a different resource.
+    /// Enqueues further keys that a change affects, mostly after changes of objects of other resources.
     pub(crate) concerns: fn(&Changed<'_>, &Cluster, &mut dyn FnMut(Key)),
     /// Set if the synced objects are the controllers of other objects. Every change of an owned object triggers a sync.
     pub(crate) owns: bool,
@@ -62,7 +62,8 @@ impl Changed<'_> {
 }
 
 impl WorkloadController {
-    /// Creates a controller that only reacts to changes of its own objects.
+    /// Creates a controller that only reacts to changes of objects of `resource`. It ignores objects that these objects
+    /// own (`owns: false`).
     pub(crate) const fn new(resource: Resource, account: &'static str, sync: fn(&Object, &Sees<'_>) -> Plan) -> Self {
         Self {
             resource,

@@ -92,7 +92,7 @@ fn outcome(job: &Object) -> Option<&'static str> {
         .find(|kind| find_condition(status(job), kind).is_some_and(|it| Cursor::root(it).text("status") == "True"))
 }
 
-/// Removes active Jobs that no longer exist, and writes Events about them.
+/// Removes Jobs that no longer exist from the list of active Jobs, and writes Events about them.
 fn note_missing(cron: &Object, jobs: &[&Arc<Object>], sees: &Sees<'_>, next: &mut Map, plan: &mut Plan) {
     for known in Cursor::root(cron).maps("status.active") {
         let name = Cursor::root(known).text("name");

@@ -57,7 +57,7 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     }],
 );
 
-/// The Pods of a DaemonSet by node, oldest first.
+/// The Pods of a DaemonSet by node, in the order of [`by_node`].
 type ByNode<'a> = BTreeMap<String, Vec<&'a Arc<Object>>>;
 
 /// A Node, and the decision about the Pod of a DaemonSet on it.

@@ -46,7 +46,7 @@ pub(crate) fn label_patch(known: &Map, labels: &Map) -> Map {
     labels.clone().into_iter().chain(gone).collect()
 }
 
-/// Returns the annotation of new objects with the time of a change.
+/// Returns the annotation with the time of the triggering change, for new objects.
 pub(crate) fn trigger_annotation(trigger: Option<&str>) -> Map {
     let mut annotations = Map::new();
     if let Some(trigger) = trigger {

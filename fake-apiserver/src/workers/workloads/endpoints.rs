@@ -180,7 +180,7 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> (Vec<Value>, bool) {
     };
     let mut subsets: Vec<Subset> = subsets.into_values().collect();
     for subset in &mut subsets {
-        // Addresses are sorted as texts (Go's `SortSubsets`).
+        // Addresses are sorted as strings (Go's `SortSubsets`).
         let rank = |it: &Value| {
             let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
             (text(&it["ip"]), text(&it["targetRef"]["uid"]))
@@ -192,7 +192,7 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> (Vec<Value>, bool) {
     (subsets.into_iter().map(json).collect(), is_truncated)
 }
 
-/// Truncates the subsets if they have too many addresses together, and returns `true` in this case. Ready addresses are
+/// Truncates the subsets if they have too many addresses in total, and returns `true` in this case. Ready addresses are
 /// kept first. Each subset keeps a share that is proportional to its number of addresses and rounded up, so the last
 /// one may keep fewer (`truncateEndpoints`).
 fn truncate(subsets: &mut [Subset]) -> bool {

@@ -32,7 +32,7 @@ pub(crate) fn has_volumes(pod: &Object) -> bool {
     volumes.any(|it| Cursor::root(it).map("ephemeral").is_some())
 }
 
-/// Plans the missing claims of a Pod.
+/// Plans the creation of the missing claims of a Pod.
 pub(crate) fn sync(pod: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if pod.is_terminating() {

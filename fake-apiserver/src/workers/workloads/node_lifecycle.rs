@@ -155,7 +155,7 @@ fn is_unknown(node: &Object, kind: &str) -> bool {
     find_condition(status(node), kind).is_some_and(|it| Cursor::root(it).text("status") == "Unknown")
 }
 
-/// Plans to set the conditions of a Node to `Unknown`, because its heartbeats have stopped.
+/// Plans a write that sets the conditions of a Node to `Unknown`, because its heartbeats have stopped.
 fn lose(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let mut list = conditions(status(node));
     for kind in LOST {
@@ -228,8 +228,8 @@ enum Tolerated {
     Forever,
 }
 
-/// Returns the toleration of a Pod: the first one for each taint counts, and the shortest of these applies
-/// (`GetMatchingTolerations` and `getMinTolerationTime`).
+/// Returns how long a Pod tolerates the taints of its Node. For each taint, the first matching toleration counts; the
+/// shortest of their times applies (`GetMatchingTolerations` and `getMinTolerationTime`).
 fn tolerated(pod: &Object, node: &Object) -> Tolerated {
     let taints = Cursor::root(node).list("spec.taints").iter();
     let mut shortest = None;

@@ -20,7 +20,7 @@ pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
     })
 }
 
-/// Returns `true` if a Pod tolerates all taints of a node that keep Pods out.
+/// Returns `true` if a Pod tolerates all taints of a node with the effect `NoSchedule` or `NoExecute`.
 pub(crate) fn tolerates_node(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &&Value| {
         let effect = taint.get("effect").and_then(Value::as_str);

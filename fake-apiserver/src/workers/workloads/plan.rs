@@ -74,7 +74,7 @@ pub(crate) struct Rescale {
     pub(crate) at: Target,
     /// Event and status on success.
     pub(crate) success: (Note, Map),
-    /// Event and conditions on failure; `{}` at the end of their messages is replaced by the server's message.
+    /// Event and status on failure; `{}` at the end of their messages is replaced by the server's message.
     pub(crate) failure: (Note, Map),
 }
 

@@ -77,7 +77,7 @@ fn sync(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
     plan
 }
 
-/// Plans to mark a Pod as failed and to remove it.
+/// Adds the writes to the plan that mark a Pod as failed and delete it.
 fn collect(pod: &Object, condition: Option<&Map>, plan: &mut Plan) {
     if !is_finished(pod) {
         let mut next = Map::new();

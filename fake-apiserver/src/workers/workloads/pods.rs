@@ -127,8 +127,8 @@ pub(crate) fn sidecars(pod: &Object) -> impl Iterator<Item = &Map> {
     containers.filter(|it| Cursor::root(it).text("restartPolicy") == "Always")
 }
 
-/// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The latter only matter if
-/// the former are equal.
+/// Returns the maximum restart counts among the containers and among the sidecars of a Pod. The sidecars only matter if
+/// the counts of the containers are equal.
 fn restarts(pod: &Object) -> (i64, i64) {
     let sidecars: Vec<&str> = sidecars(pod).map(|it| Cursor::root(it).text("name")).collect();
     let count = |it: &Map| Cursor::root(it).integer("restartCount");

@@ -86,7 +86,7 @@ fn component(resource: Resource) -> &'static str {
     }
 }
 
-/// Returns the Events of a controller for the creation of a Pod: on success and on failure.
+/// Returns the Events that a controller records when it creates a Pod, or fails to.
 pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),
@@ -96,7 +96,7 @@ pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'
     }
 }
 
-/// Returns the Events of a controller for the deletion of a Pod: on success and on failure.
+/// Returns the Events that a controller records when it deletes a Pod, or fails to.
 pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),

@@ -112,7 +112,8 @@ pub(crate) fn template(revision: &Object) -> Map {
 }
 
 /// Deletes the oldest revisions beyond the history limit, except the revision of the current template and revisions in
-/// `live`. If `counts_live` is set, the limit also includes the latter, as for DaemonSets (Go's `cleanupHistory`).
+/// `live`. If `counts_live` is set, the limit also includes the revisions in `live`, as for DaemonSets (Go's
+/// `cleanupHistory`).
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], counts_live: bool, plan: &mut Plan) {
     let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
     let is_current = |it: &Object| revisions.update.is_some_and(|update| update.uid() == it.uid());

@@ -38,7 +38,7 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
             if change.old.is_some_and(was_there) && change.new.is_none_or(is_finished) {
                 cluster.unassigned().for_each(|it| add(key_of(it)));
             }
-            // A Pod that is new on a node, or that has other labels, only affects rules about other Pods.
+            // A Pod that is new on a node, or that has other labels, only affects Pods with rules about other Pods.
             let place = |pod: &Object| (Cursor::root(pod).text("spec.nodeName").to_owned(), labels(pod));
             let is_moved = |new: &Object| was_there(new) && change.old.is_none_or(|old| place(old) != place(new));
             if change.new.is_some_and(is_moved) {

@@ -96,8 +96,8 @@ impl<'a> Sees<'a> {
     }
 }
 
-/// Adds a patch of one owner reference. A strategic merge patch does not affect other owners and finalizers, even if
-/// one is added at the same time.
+/// Plans a patch that adds or removes an owner reference. A strategic merge patch does not affect other owners and
+/// finalizers, even if one is added at the same time.
 fn put_owner(resource: Resource, object: &Object, mut metadata: Value, plan: &mut Plan) {
     metadata["uid"] = object.uid().into();
     plan.writes.push(Write::Patch {

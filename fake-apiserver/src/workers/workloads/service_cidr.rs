@@ -93,7 +93,8 @@ fn with_range(cluster: &Cluster, has: impl Fn(&Range) -> bool) -> Vec<&Arc<Objec
     all.filter(|it| ranges(it).iter().any(&has)).collect()
 }
 
-/// Enqueues the ServiceCIDRs that overlap a new or removed ServiceCIDR, or that contain the address of an IPAddress.
+/// Enqueues the ServiceCIDRs that overlap a new or removed ServiceCIDR, or that contain the address of a new or removed
+/// IPAddress.
 fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     let is_new_or_gone = change.old.is_none() || change.new.is_none();
     for object in change.versions().filter(|_| is_new_or_gone) {

@@ -20,8 +20,8 @@ pub(crate) struct TriggerTimes {
 }
 
 impl TriggerTimes {
-    /// Returns the time of the first change since the last call; `None` if no change has a time, such as the deletion
-    /// of a Pod.
+    /// Returns the time of the first change since the last call; the creation time of the Service on the first call;
+    /// `None` if no change has a time, such as the deletion of a Pod.
     pub(crate) fn next(&mut self, service: &Object, pods: &[&Arc<Object>]) -> Option<Timestamp> {
         let changed = |pod: &&Arc<Object>| {
             let ready = condition(pod, "Ready")?;

@@ -22,7 +22,7 @@ fn is_bound(claim: &Object) -> bool {
     Cursor::root(claim).text("status.phase") == "Bound"
 }
 
-/// Returns `true` if a claim is bound after a node was selected.
+/// Returns `true` if a claim is not bound, because it waits for the selection of a node.
 fn waits(claim: &Object, sees: &Sees<'_>) -> bool {
     !is_bound(claim) && waits_for_consumer(claim, sees) && Cursor::root(claim).is_empty("spec.volumeName")
 }

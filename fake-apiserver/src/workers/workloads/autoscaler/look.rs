@@ -260,7 +260,7 @@ fn recommended(
     Ok(best)
 }
 
-/// Returns the write that scales the target, with the status that depends on its success.
+/// Returns the write that scales the target, with the Event and the status to write after its success or failure.
 fn rescale(look: &mut Look<'_>, scale: Scale, desired: i64, reason: &str) -> Write {
     let current = scale.replicas;
     let before = look.conditions.clone();

@@ -16,9 +16,9 @@ use crate::workers::workloads::sees::Sees;
 /// Default for the deviation of the ratio from 1 that does not cause a change, in thousandths.
 const TOLERANCE: i128 = 100;
 
-/// Seconds after the start of a Pod in which every unready Pod is excluded from the usage of `cpu`.
+/// Number of seconds after its start in which an unready Pod is excluded from the usage of `cpu`.
 const INITIALIZATION: i64 = 300;
-/// Seconds after the start of a Pod in which a Pod that becomes unready was never ready.
+/// A Pod whose readiness last changed within this number of seconds after its start is treated as never ready.
 const FIRST_READINESS: i64 = 30;
 
 /// Number of replicas that a metric recommends, with the name and the status of the metric.
@@ -34,7 +34,7 @@ pub(super) struct Measured {
 pub(super) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Text before the message if all metrics are listed.
+    /// Text before the message in the error that summarizes all invalid metrics.
     pub(super) prefix: String,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Pods<'a> {
         })
     }
 
-    /// Measures an external metric that the test sets.
+    /// Measures an external metric; the test sets its value.
     fn external(&self, metric: &Map, namespace: &str) -> Result<Measured, Failure> {
         let name = Cursor::root(metric).text("metric.name");
         let selector = selector_text(metric);
@@ -295,7 +295,7 @@ impl<'a> Pods<'a> {
         })
     }
 
-    /// Measures a metric of an object that the test sets.
+    /// Measures a metric of an object; the test sets its value.
     fn object(&self, metric: &Map, namespace: &str) -> Result<Measured, Failure> {
         let cursor = Cursor::root(metric);
         let name = cursor.text("metric.name");
@@ -426,8 +426,8 @@ impl<'a> Pods<'a> {
         usage
     }
 
-    /// Returns `true` if the usage of a Pod is not representative yet: it has started recently, or was never ready
-    /// (Go's `groupPods`).
+    /// Returns `true` if the usage of a Pod is not representative yet: the Pod is not ready, and has started recently
+    /// or was never ready (Go's `groupPods`).
     fn is_unready(&self, pod: &Object) -> bool {
         let started = time(Cursor::root(pod).text("status.startTime"));
         let (Some(started), Some(ready)) = (started, condition(pod, "Ready")) else {

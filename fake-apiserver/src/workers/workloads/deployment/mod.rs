@@ -121,7 +121,7 @@ impl<'a> Rollout<'a> {
             return 0;
         }
         let most = scaled(self.rolling().get("maxSurge"), replicas(self.deployment), true);
-        // The API has numbers of 32 bits.
+        // Counts in the API have 32 bits.
         most.min(i32::MAX.into())
     }
 

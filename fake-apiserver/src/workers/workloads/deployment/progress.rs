@@ -253,7 +253,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Schedules a sync for the end of the deadline.
+    /// Schedules a sync for one second after the progress deadline.
     fn ask_again(&self, counts: &Counts, next: &Map, plan: &mut Plan) {
         let (Some(deadline), Some(condition)) = (self.deadline(), find_condition(next, "Progressing")) else {
             return;

@@ -19,7 +19,7 @@ enum Progress {
     Done,
     /// With the policy `OrderedReady`, the next Pod must wait.
     Waits,
-    /// The Pod cannot be created now, which ends the sync.
+    /// A claim of the Pod is being deleted. The sync does not continue with surplus Pods and updates.
     Refused,
 }
 
