@@ -40,7 +40,7 @@ impl FrontProxy {
     }
 }
 
-/// Request extension for a client certificate that does not identify a user, unless the request has the headers with
-/// which a front proxy passes a user.
+/// Request extension of requests whose client certificate does not identify a user, and that do not contain a user
+/// passed by a front proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownCertificate;

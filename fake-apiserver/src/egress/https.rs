@@ -82,8 +82,8 @@ fn config(trust: &Trust<'_>) -> Result<ClientConfig, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Trusts certificates signed by the bundle, and certificates in it. Webhooks in development often serve the same
-/// certificate that is in the bundle, which Go accepts and webpki refuses.
+/// Trusts certificates signed by an authority in the bundle, and the certificates in the bundle themselves. Webhooks in
+/// development often serve the same certificate that is in the bundle, which Go accepts and webpki refuses.
 #[derive(Debug)]
 struct Bundle {
     bundle: Vec<CertificateDer<'static>>,

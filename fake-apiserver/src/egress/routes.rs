@@ -23,7 +23,7 @@ const HTTPS_PORT: u16 = 443;
 /// Maximum number of redirects, as in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
-/// The host whose address applies to all Services of webhooks that do not have their own route.
+/// Key of the address that applies to all Services of webhooks without their own route.
 const ANY_SERVICE: &str = "*";
 
 /// Function that may delay or refuse a call. It receives the host and the path of the call, and the call itself as a
@@ -127,7 +127,7 @@ fn authority(uri: &Uri) -> String {
 }
 
 impl Routes {
-    /// Returns an independent copy of the routes.
+    /// Returns an independent copy of the routes, without the server's own services.
     pub(crate) fn apart(&self) -> Self {
         let tables = Tables {
             own: BTreeMap::new(),

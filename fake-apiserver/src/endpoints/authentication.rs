@@ -165,7 +165,8 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     }
 }
 
-/// Returns the token of a request, from `Authorization` or from the protocols of a WebSocket (`ProtocolAuthenticator`).
+/// Returns the token of a request, from `Authorization` or from the subprotocols of a WebSocket
+/// (`ProtocolAuthenticator`).
 fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
     if let Some(token) = bearer_token(headers) {
         return Ok(Some(Cow::Borrowed(token)));
@@ -188,13 +189,13 @@ fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
         }
     }
     match found.filter(|it| !it.is_empty()) {
-        // The client must also offer a protocol other than the token, which the response can select.
+        // The client must also offer a subprotocol other than the token, which the response can select.
         Some(_) if !has_others => Err(MalformedToken),
         found => Ok(found.map(Cow::Owned)),
     }
 }
 
-/// A malformed token among the protocols of a WebSocket.
+/// A malformed token among the subprotocols of a WebSocket.
 struct MalformedToken;
 
 /// Returns the token of `Authorization: Bearer …`; other schemes are ignored.
@@ -239,7 +240,7 @@ fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str
         subresource: found.subresource.split('/').next().unwrap_or_default(),
         namespace: if is_namespace { found.name } else { found.namespace },
         // The name in a field selector is treated as the request's name, so that `resourceNames` can allow a list or a
-        // watch, but no deletion of a collection and no path that begins with `/watch/` (`RequestInfoFactory`).
+        // watch, but not the deletion of a collection or a path that begins with `/watch/` (`RequestInfoFactory`).
         name: if found.name.is_empty() && selects {
             selected
         } else {

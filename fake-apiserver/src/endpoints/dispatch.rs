@@ -1,4 +1,5 @@
-//! Dispatches an authorized request to a document, to an aggregated API server, or to the handler of its verb.
+//! Authenticates and authorizes a request, then dispatches it to a document, an aggregated API server, or the handler
+//! of its verb. Also applies the server's faults.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Filters that apply to every request, before routing and after the response has been built.
+//! Checks of the origin and the timeout, reading of the body, and completion of responses.
 
 use std::borrow::Cow;
 use std::time::Duration;

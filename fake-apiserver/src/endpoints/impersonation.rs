@@ -15,7 +15,8 @@ use crate::api::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserI
 use crate::registry::Registry;
 use crate::registry::types::names;
 
-/// Number of groups, or of values of extra fields, from which constrained modes first check the permission for all.
+/// Minimum number of groups, extra fields or values of extra fields for which constrained modes first check the
+/// permission for all of them (`*`).
 const MANY: usize = 4;
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";

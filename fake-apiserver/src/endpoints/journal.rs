@@ -66,7 +66,8 @@ pub struct RecordedRequest {
     pub request_body: Bytes,
     /// HTTP status of the response; 0 if a fault suppressed the response or broke the connection.
     pub code: u16,
-    /// Uncompressed response body; `None` if it was streamed, as for watches and long lists.
+    /// Uncompressed response body; `None` if it was streamed, as for watches and long lists, or if it is not encoded
+    /// yet; see [`answer_bytes`](Self::answer_bytes).
     pub answer: Option<Bytes>,
     /// The response if it is a stored object, as for most requests. It is encoded on demand.
     pub(crate) stored: Option<StoredAnswer>,

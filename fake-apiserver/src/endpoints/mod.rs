@@ -1,5 +1,5 @@
-//! Handles HTTP requests: a request passes through `filters`, `route`, `negotiation` and `decode` to its handler, and
-//! the response through `encode`.
+//! Handles HTTP requests: a request passes through `filters`, `authentication`, `route`, `negotiation` and `decode` to
+//! its handler, and the response through `encode`.
 
 use std::io;
 use std::panic::AssertUnwindSafe;

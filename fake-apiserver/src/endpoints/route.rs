@@ -17,7 +17,7 @@ use crate::registry::scheme::{Row, Scheme};
 pub(crate) enum Target {
     /// An unknown path: plain text 404.
     NotFound,
-    /// Discovery, OpenAPI, version or health.
+    /// A path that does not belong to a resource, such as discovery, OpenAPI, version or health.
     Document,
     /// A resource.
     Resource(Arc<Row>, RequestInfo),

@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use http::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Prefix of a WebSocket protocol that contains a bearer token (in base64url), because browsers cannot set other
-/// headers.
+/// Prefix of the WebSocket subprotocol that contains a bearer token in base64url. Browsers use it, because they cannot
+/// set the `Authorization` header of a WebSocket.
 pub(super) const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A connection after its upgrade from HTTP.

@@ -46,7 +46,7 @@ const ERROR: u8 = 3;
 /// The v5 channel on which a client closes another channel.
 const CLOSE: u8 = 255;
 
-/// The channel protocols, newest first. The empty name is for clients that do not request a protocol.
+/// The channel subprotocols, newest first. The empty name is for clients that do not request a subprotocol.
 const CHANNEL_PROTOCOLS: [&str; 6] = [
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -62,7 +62,7 @@ const PORT_FORWARD: &str = "portforward.k8s.io";
 /// The version of SPDY that transports connections.
 const SPDY: &str = "SPDY/3.1";
 
-/// The WebSocket protocol for `port-forward` over SPDY.
+/// The WebSocket subprotocol for `port-forward` over SPDY.
 const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const STREAM_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
@@ -105,7 +105,7 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
         .get(header::CONTENT_TYPE)
         .and_then(|it| it.to_str().ok())
         .is_none_or(|it| it.starts_with("application/json"));
-    // The response confirms the first requested protocol, which has no further effect.
+    // The response confirms the first requested subprotocol, which has no further effect.
     let names = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut names = names.filter(|it| !it.starts_with(BEARER_PROTOCOL));
     let protocol = names.next().unwrap_or_default();
@@ -127,7 +127,7 @@ pub(super) fn watch(call: &Call, answer: Response<Body>) -> Result<Response<Body
     Ok(switched)
 }
 
-/// The protocols for plain text. The empty name is for clients that do not request a protocol.
+/// The subprotocols for plain text. The empty name is for clients that do not request a subprotocol.
 const TEXT_PROTOCOLS: [&str; 3] = ["", "base64.binary.k8s.io", "binary.k8s.io"];
 
 /// Sends plain text over a WebSocket, after an empty message that keeps the connection alive.
@@ -150,7 +150,7 @@ pub(super) fn text(call: &Call, text: String) -> Result<Response<Body>, Status> 
     })
 }
 
-/// Returns the first protocol of the client that the server supports.
+/// Returns the first subprotocol that the client requests and the server supports.
 fn negotiate(call: &Call, known: &[&'static str]) -> Result<&'static str, Status> {
     let mut asked: Vec<&str> = words(&call.parts.headers, &header::SEC_WEBSOCKET_PROTOCOL).collect();
     asked.retain(|it| !it.starts_with(BEARER_PROTOCOL));
@@ -207,7 +207,7 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
     let _ = sender.send(normal_end()).await;
 }
 
-/// Methods of requesting SPDY.
+/// Ways to request SPDY.
 enum Spdy {
     /// Inside a WebSocket, like kubectl.
     Tunnel,
@@ -304,7 +304,7 @@ fn spdy(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     Ok(response)
 }
 
-/// Switches to the protocol of a connection to a Pod.
+/// Upgrades a request to the protocol that the client requests for a connection to a Pod.
 pub(super) fn connect(call: &Call, connection: Connection) -> Result<Response<Body>, Status> {
     let headers = &call.parts.headers;
     let connection = match (asked_for_spdy(headers), connection) {
@@ -466,7 +466,7 @@ async fn exec(
     }
 }
 
-/// Sends the log of a container.
+/// Sends the output of a container.
 async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Result<(), Gone> {
     open(channels, streams).await?;
     if streams.stdout && !text.is_empty() {

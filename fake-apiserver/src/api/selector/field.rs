@@ -43,7 +43,7 @@ pub enum FieldOperator {
 }
 
 impl FieldSelector {
-    /// Parses a `fieldSelector` parameter; skips empty terms. Fails with the message of a 400.
+    /// Parses a `fieldSelector` parameter; skips empty terms. Returns the message of the 400 response as the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
         // Sorted, so that the reported error and the required name do not depend on the order of terms in the request.

@@ -61,7 +61,7 @@ pub enum LabelOperator {
 
 impl LabelSelector {
     /// Parses a `LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector` of a Deployment.
-    /// `None` selects nothing; the empty object selects everything.
+    /// Returns `None` for null, which selects nothing; the empty object selects everything.
     pub(crate) fn from_object(object: &Value) -> Result<Option<Self>, String> {
         if object.is_null() {
             return Ok(None);

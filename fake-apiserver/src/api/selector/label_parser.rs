@@ -5,7 +5,7 @@ use super::syntax::key_error;
 use crate::api::field::quote;
 
 impl LabelSelector {
-    /// Parses a `labelSelector` parameter. Fails with the message of a 400.
+    /// Parses a `labelSelector` parameter. Returns the message of the 400 response as the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         parse(text).map(Self::sorted)
     }

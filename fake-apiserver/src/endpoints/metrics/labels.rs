@@ -83,7 +83,7 @@ impl Labels {
         }
     }
 
-    /// Returns the labels of a document; only health, OpenAPI and aggregated discovery are counted.
+    /// Returns the labels of a document; only health, OpenAPI v3 and aggregated discovery are counted.
     pub(crate) fn of_document(path: &str, parts: &Parts, answer: &HeaderMap) -> Option<Self> {
         let is_aggregated = || answer.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
         let (component, subresource) = match path {

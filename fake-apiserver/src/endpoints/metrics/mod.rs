@@ -26,7 +26,7 @@ const BUCKETS: [f64; 23] = [
 /// Counters of a server. Their memory grows with the number of distinct labels, not with the number of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// All counters except the counters of events.
+    /// The counters. Watches increment their counters of events without this lock.
     counters: Mutex<Counters>,
     /// Requests in progress.
     inflight: Arc<Inflight>,

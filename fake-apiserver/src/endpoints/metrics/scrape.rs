@@ -193,7 +193,7 @@ fn objects(registry: &Registry) -> BTreeMap<(String, String), u64> {
     let scheme = registry.reader.scheme();
     let counts = registry.reader.store.counts();
     let mut seen = BTreeSet::new();
-    // Component statuses are not stored: kube-apiserver probes the components on each request.
+    // kube-apiserver does not store component statuses: it probes the components on each request.
     let is_asked = |row: &Row| row.info.resource == "componentstatuses" && row.info.group.is_empty();
     let stored = scheme.rows();
     let stored = stored.filter(|row| row.is_stored() && row.is_storage_version && !is_asked(row));

@@ -409,7 +409,7 @@ impl Writer<'_> {
     }
 
     /// Returns `true` if OpenAPI declares that a delete returns the deleted object. It does not declare this for
-    /// namespaces, although their deletes do as well.
+    /// namespaces, although deleting a namespace returns it as well.
     fn answers_deleted(&self, kind: &Kind<'_>) -> bool {
         !self.is_custom()
             && kind.kind == self.row.kind

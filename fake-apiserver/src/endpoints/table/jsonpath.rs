@@ -255,7 +255,8 @@ impl Parser<'_> {
         Ok(JsonPath { steps })
     }
 
-    /// Parses a name up to the next `.` or `[`; a backslash escapes the character after it.
+    /// Parses a name up to the next delimiter, such as `.`, `[` or an operator; a backslash escapes the character after
+    /// it.
     fn name(&mut self) -> Result<Step, String> {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -278,7 +279,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the rest of a bracket.
+    /// Parses the rest of a bracketed step, after `[`.
     fn bracket(&mut self) -> Result<Step, String> {
         if self.eat("?(") {
             let step = self.filter()?;
@@ -334,7 +335,7 @@ impl Parser<'_> {
         indices.map(Step::Indices)
     }
 
-    /// Finds the end of a bracket; brackets in quotes are ignored.
+    /// Returns the index of the next closing bracket, ignoring brackets in quotes.
     fn closing_bracket(&self) -> Option<usize> {
         let mut quote = None;
         let mut chars = self.rest.char_indices();

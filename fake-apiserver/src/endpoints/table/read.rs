@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the integer; 0 for values of other types.
+    /// Returns the number as an integer, truncating floats; 0 for values of other types.
     pub(super) fn int(self) -> i64 {
         self.0
             .and_then(|it| it.as_i64().or_else(|| it.as_f64().map(|it| it as i64)))

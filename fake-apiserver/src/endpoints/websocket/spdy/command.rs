@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::streams::{ExecHandler, Stdin, Streams};
 use crate::endpoints::exit;
 
-/// The protocols of commands, newest first.
+/// The subprotocols of exec and attach, newest first.
 pub(in crate::endpoints) const PROTOCOLS: [&str; 4] = [
     "v4.channel.k8s.io",
     "v3.channel.k8s.io",
