@@ -294,8 +294,8 @@ fn system_config_maps(now: Timestamp) -> [Value; 2] {
     ]
 }
 
-/// Components of a control plane, with the port of each health check. Only etcd is always reported as healthy;
-/// connections to the ports of the others are reported as refused.
+/// Components of a control plane, with the port of each health check. Only etcd is reported as healthy; the health
+/// checks of the other components fail with a refused connection.
 const COMPONENTS: [(&str, u16); 3] = [("controller-manager", 10_257), ("etcd-0", 0), ("scheduler", 10_259)];
 
 fn component_status((name, port): (&str, u16)) -> Value {

@@ -106,8 +106,8 @@ impl ApiServerBuilder {
     }
 
     /// Sets the number of initial nodes. They are named `node-0` and so on, and are ready, with 8 CPUs, 16 GiB and 110
-    /// Pods each. Default: 0. Without nodes, [`Worker::Kubelet`](crate::Worker::Kubelet) registers `node-0` when the
-    /// first Pod or DaemonSet needs one. Ignored with a [`world`](Self::world).
+    /// Pods each. Default: 0. Without nodes, [`Worker::Kubelet`] registers `node-0` when the first Pod or DaemonSet
+    /// needs one. Ignored with a [`world`](Self::world).
     pub fn nodes(mut self, count: usize) -> Self {
         self.options.nodes = count;
         self
@@ -437,8 +437,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the issuers of ServiceAccounts' tokens: the first one issues tokens; tokens of the others are also
-    /// accepted. Default `https://kubernetes.default.svc.cluster.local`. Corresponds to `--service-account-issuer` of
+    /// Sets the issuers of ServiceAccount tokens: new tokens have the first issuer; tokens of all issuers are accepted.
+    /// Default `https://kubernetes.default.svc.cluster.local`. Corresponds to `--service-account-issuer` of
     /// kube-apiserver.
     pub fn service_account_issuers(mut self, issuers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.tokens.issuers = issuers.into_iter().map(Into::into).collect();
@@ -475,8 +475,9 @@ impl ApiServerBuilder {
     }
 
     /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`, the system's PriorityClasses, and under RBAC its ClusterRoles. The servers
-    /// of a process share these objects, so the first start takes longer than later ones.
+    /// `kube-public` and `kube-node-lease`, the PriorityClasses of the system, and under RBAC the default roles and
+    /// role bindings of kube-apiserver. The servers of a process share these objects, so the first start takes longer
+    /// than later ones.
     ///
     /// # Panics
     ///

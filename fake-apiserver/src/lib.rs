@@ -47,8 +47,8 @@
 //! Requests that use unsupported features fail with 404, 405, 406, 415 or 501. ARCHITECTURE.md has the whole list
 //! ("What the fake leaves out"). The most important ones:
 //!
-//! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments create no Pods, Pods do
-//!   not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
+//! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments do not create Pods, Pods
+//!   do not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
 //!   containers succeed unless a [`PodScript`] makes them fail.
 //! - A [`PodScript`] implements `exec` and `port-forward`, over WebSockets and SPDY; `attach` works without a script.
 //!   These connections need [`Worker::Kubelet`]. `proxy` is not supported.
@@ -63,13 +63,13 @@
 //! | feature | adds |
 //! |---|---|
 //! | `client` | `ApiServer::client`, an in-process `kube::Client` |
-//! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI, webhooks at addresses |
-//! | `tls` | HTTPS with a generated authority (`ApiServer::serve_tls`); includes `serve` |
-//! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it a warning lists them |
+//! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI |
+//! | `tls` | HTTPS with a generated authority (`ApiServer::serve_tls`), and webhooks at addresses; includes `serve` |
+//! | `cel` | CEL expressions: rules of CRDs (a warning lists them without it), admission policies, match conditions |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 //!
-//! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501, and calls of webhooks at addresses fail;
-//! the errors name the feature.
+//! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501; without `tls`, calls of webhooks at
+//! addresses fail. The errors name the feature.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -431,8 +431,7 @@ impl ApiServer {
     }
 
     /// Loads a dump of a cluster, such as a dump written by `oc adm must-gather`. Objects that cannot be stored, such
-    /// as objects of unserved kinds, are skipped and listed in the report. Read the dump with
-    /// [`load::read_dump`](crate::load::read_dump).
+    /// as objects of unserved kinds, are skipped and listed in the report. Read the dump with [`load::read_dump`].
     pub fn load_dump(&self, manifests: impl IntoIterator<Item = Manifest>) -> LoadReport {
         let mut report = LoadReport::default();
         for Manifest { place, object } in manifests {

@@ -119,7 +119,7 @@ const REASONS: &[(u16, &str)] = &[
 pub struct RuleError(String);
 
 impl Failure {
-    /// Validates the effect.
+    /// Validates the code and the reason.
     pub(crate) fn check(&self) -> Result<(), RuleError> {
         self.reason()?;
         match self.code {

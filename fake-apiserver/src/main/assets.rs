@@ -8,7 +8,8 @@ use crate::{report, tell};
 /// Names under which this program is installed.
 const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
 
-/// Writes the programs into `folder` and prints how to use it. Links kubectl if it is in `PATH`.
+/// Writes the programs into `folder` and prints the command that sets `KUBEBUILDER_ASSETS`. Links kubectl if it is in
+/// `PATH`.
 pub(crate) fn install(folder: &Path) -> Result<(), String> {
     let fail = |path: &Path, err: io::Error| format!("cannot write {}: {err}", path.display());
     std::fs::create_dir_all(folder).map_err(|err| fail(folder, err))?;

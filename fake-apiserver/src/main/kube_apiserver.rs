@@ -301,8 +301,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Sets the advertised address as the endpoint of the Service `kubernetes`, unless it is a loopback address, which
-/// Endpoints must not contain.
+/// Sets the advertised address as the endpoint of the Service `kubernetes`, unless it is a loopback or unspecified
+/// address, which Endpoints must not contain.
 fn advertise(args: &Args, builder: ApiServerBuilder) -> ApiServerBuilder {
     let address = args.advertise_address.unwrap_or(args.bind_address);
     if address.is_loopback() || address.is_unspecified() {

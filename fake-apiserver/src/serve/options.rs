@@ -67,8 +67,8 @@ impl ServeOptions {
         self
     }
 
-    /// Accepts users in the headers of proxies with a certificate of these authorities. Certificates of these
-    /// authorities do not authenticate users. Plain HTTP ignores this option.
+    /// Accepts the users that front proxies pass in headers. `proxy` contains the authorities of their client
+    /// certificates; such certificates do not authenticate users. Plain HTTP ignores this option.
     #[cfg(feature = "tls")]
     pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
         if let Transport::Https(tls) = &mut self.transport {

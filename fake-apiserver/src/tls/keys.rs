@@ -1,4 +1,4 @@
-//! `ServiceAccountKeys`: the keys that sign and verify the tokens of ServiceAccounts, like kube-apiserver's
+//! `ServiceAccountKeys`: the keys that sign and verify ServiceAccount tokens, like kube-apiserver's
 //! `--service-account-signing-key-file` and `--service-account-key-file`.
 
 use std::io;
@@ -20,7 +20,7 @@ use super::{der, subject};
 use crate::api::json::{Value, json};
 use crate::api::token::TokenSigner;
 
-/// The keys that sign and verify the tokens of ServiceAccounts.
+/// The keys that sign and verify ServiceAccount tokens.
 ///
 /// Tokens are signed with RS256, ES256 or ES384, depending on the type of the key, and `/openid/v1/jwks` contains the
 /// public keys.

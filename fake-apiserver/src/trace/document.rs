@@ -163,7 +163,8 @@ pub struct Step {
     /// The fields that the write changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// The newest `resourceVersion` that the client had observed, and the server's `resourceVersion` at that time.
+    /// The newest `resourceVersion` that the client had observed before this step, and the server's newest
+    /// `resourceVersion` at the time of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saw: Option<(u64, u64)>,
     /// Index in [`Run::groups`] of the group to which the step belongs.
@@ -231,7 +232,7 @@ pub struct Version {
 }
 
 impl Trace {
-    /// Returns the document as JSON. `docs/trace.md` describes its fields.
+    /// Returns the document as JSON. `docs/trace.md` of the testkit describes its fields.
     pub fn to_json(&self) -> Value {
         // This cannot fail, because all maps have string keys.
         let mut json = serde_json::to_value(self).unwrap_or_default();

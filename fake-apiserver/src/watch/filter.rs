@@ -82,7 +82,7 @@ impl WatchScope {
 }
 
 impl Filter {
-    /// Returns `true` if the selectors match the object. Does not compare namespace and name.
+    /// Returns `true` if the selectors match the object. Does not check the scope.
     pub(crate) fn selects(&self, object: &Stored) -> bool {
         (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty() || self.fields.matches(|field| object.field(field)))
