@@ -27,7 +27,7 @@ pub trait ListWatch: Send + Sync + 'static {
     /// Requests a list, or one page of it. The body is one JSON document.
     fn list(&self, options: &ListOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Requests a watch. The body is a sequence of JSON documents: `{"type": "ADDED", "object": {…}}`.
+    /// Requests a watch. The body contains one JSON document per line: `{"type": "ADDED", "object": {…}}`.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
     /// Returns `true` if the source supports streaming lists (`sendInitialEvents`); otherwise the reflector calls
