@@ -168,11 +168,10 @@ impl Explore {
         self
     }
 
-    /// Ignores a field of the end state in all resources, such as `status.attempts` or `status.conditions.*.message`.
-    /// A list index, or a map key that only consists of digits, stands for all of them, like `*`.
-    /// The field may also return to an earlier value. A controller that keeps changing the field still prevents the
-    /// cluster from settling, unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field as
-    /// well.
+    /// Ignores a field of the end state in all resources, such as `status.attempts` or `status.conditions.*.message`. A
+    /// list index, or a map key that only consists of digits, stands for all of them, like `*`. The field may also
+    /// return to an earlier value. A controller that keeps changing the field still prevents the cluster from settling,
+    /// unless the [cluster](Self::cluster) [ignores](TestClusterBuilder::ignore) the field as well.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self

@@ -21,8 +21,8 @@ use crate::test_cluster::{Cause, TestCluster};
 ///
 /// The changes are derived from the custom resource's schema and the spec of a valid object. Numbers are set to
 /// neighbouring values, to zero and one, and to the ends of their range; enums to each of their values; and strings to
-/// other strings. Lists get one item more or less, are emptied, and are reversed. Optional fields are removed and
-/// added. Each change is first made by itself, then reverted, then followed by a different change. `start` starts the
+/// other strings. Lists gain or lose one item, are emptied, and are reversed. Optional fields are removed and added.
+/// Each change is first made by itself, then reverted, then followed by a different change. `start` starts the
 /// controllers, and the cluster settles after each step. Changes that the server refuses are ignored. If the spec
 /// contains the name of an existing object, such as a Secret, an additional change creates that object after the custom
 /// resource instead of before it. Each run is checked for:

@@ -16,8 +16,8 @@ pub(crate) struct Step {
     /// Ordinal of the controller's run, from 1. Each restart increments it.
     pub(crate) life: u32,
     pub(crate) what: What,
-    /// The newest revision of the resource that this client had observed, and the server's newest revision at that
-    /// time.
+    /// The newest revision of the resource that the client had observed before this step, and the server's newest
+    /// revision at the time of the step.
     pub(crate) view: u64,
     pub(crate) truth: u64,
     /// The point that identifies the message.

@@ -21,8 +21,8 @@ pub(crate) struct CallTicket {
 
 impl Gate {
     /// Registers a client's call to a system outside of the API. `client` is the client's name as it appears in points;
-    /// `name` consists of the escaped name of the system and the verb of the call. Returns
-    /// `None` if there are too many messages.
+    /// `name` consists of the escaped name of the system and the verb of the call. Returns `None` if there are too many
+    /// messages.
     pub(crate) fn call(&self, client: &str, name: &str, object: &str) -> Option<CallTicket> {
         let truth = self.server.resource_version();
         let at = self.started.elapsed();

@@ -1,6 +1,6 @@
 //! `Gate`: decides which faults affect each message of a run, according to its plan, and records the messages.
 //!
-//! Its input is requests, responses and events as data. It neither sends messages nor waits.
+//! Its input consists of requests, responses and events as data. It neither sends messages nor waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

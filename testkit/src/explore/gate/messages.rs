@@ -21,8 +21,8 @@ pub(crate) const REVISION: &str = "resourceVersion";
 /// First bytes of a body in protobuf, which the gate does not parse.
 const PROTOBUF: &[u8] = b"k8s\0";
 
-/// Parses the verb, the resource and the object of a request from its path. Other paths are discovery if the method is
-/// GET, and `None` otherwise.
+/// Parses the verb, the resource and the object of a request from its path. A GET of any other path counts as
+/// discovery. Returns `None` for all other requests.
 pub(crate) fn read(method: &Method, uri: &Uri) -> Option<Request> {
     let Some(path) = ResourcePath::parse(uri.path()) else {
         return (method == Method::GET).then(|| of_discovery(uri.path().trim_end_matches('/')));

@@ -61,8 +61,8 @@ pub enum Oracle {
     /// is checked.
     Owners => owners::ROW,
     /// Fields outside of `metadata` and `status` do not return to an earlier value, unless they also do so in the run
-    /// without faults. Exempt are objects that only the server's workers wrote, and runs with a fault that delays a
-    /// single request or event, suspends a process, or lets a client read an older state.
+    /// without faults. Objects that only the server's workers wrote are exempt, and so are runs with a fault that
+    /// delays a single request or event, suspends a process, or lets a client read an older state.
     Rollback => rollback::ROW,
     /// Objects are not created or deleted more often than in the run without faults. Runs that only change the spec are
     /// exempt.
@@ -92,7 +92,7 @@ impl Oracle {
 
 #[cfg(all(feature = "processes", unix))]
 impl Oracle {
-    /// Lists the names of all oracles in reports.
+    /// Returns the names of all oracles, as used in reports.
     pub(crate) fn names() -> Vec<&'static str> {
         Self::ALL.iter().map(|it| it.name()).collect()
     }

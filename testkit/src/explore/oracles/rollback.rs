@@ -15,7 +15,7 @@ use crate::work::Work;
 /// Maximum number of characters of a value in a message.
 const VALUE_CHARS: usize = 60;
 
-/// Top-level fields in which values may return to earlier ones.
+/// Top-level fields that may return to an earlier value.
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
 pub(super) const ROW: OracleRow = OracleRow {

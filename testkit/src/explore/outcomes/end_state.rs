@@ -502,7 +502,7 @@ fn hide(mask: &mut Mask, differences: Vec<Difference>) {
 }
 
 /// Describes differences, one line per field. Fields written by controllers precede the fields that workers derived
-/// from them, which are folded into one line.
+/// from them, which are folded into one line. If only derived fields differ, each of them has its own line.
 fn lines(differences: Vec<Difference>) -> Vec<String> {
     let (derived, mut differences): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.is_derived);
     let folded = match differences.is_empty() {

@@ -416,8 +416,8 @@ mod tests {
     use crate::objects::object;
     use crate::work::Work;
 
-    /// Creates a StatefulSet that is annotated before or after its revision is created, by the server's worker or by a
-    /// client.
+    /// With the worker, annotates a StatefulSet before or after its revision is created. Without the worker, creates a
+    /// ControllerRevision with or without the annotation.
     async fn annotated(is_early: bool, has_worker: bool) -> EndState {
         let cluster = match has_worker {
             true => TestCluster::builder().workers(fake_apiserver::Worker::ALL).start(),

@@ -34,7 +34,7 @@ pub(crate) struct Cell {
     what: String,
     /// Set for steps of little interest: a bookmark, the start of a watch, or a discovery request.
     pub(crate) is_quiet: bool,
-    /// String that equals the key of the same step in another run.
+    /// Identifies the step across runs: the same step has the same key in every run.
     pub(crate) key: String,
     pub(crate) step: Shown,
 }

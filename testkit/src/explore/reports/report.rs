@@ -217,8 +217,8 @@ impl Report {
         self.trace().to_html()
     }
 
-    /// Writes the page and the JSON file to the directory of the reports. Without a writable directory, the report is
-    /// only returned as text.
+    /// Writes the page and the JSON file to the directory of the reports. If the directory is unknown or not writable,
+    /// no files are written.
     pub(crate) fn written(mut self) -> Self {
         let Some(directory) = directory() else { return self };
         let name = self.shard.file(&self.name);

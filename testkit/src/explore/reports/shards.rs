@@ -108,7 +108,7 @@ impl Coverage {
             let seconds = other[field].as_f64().unwrap_or_default();
             std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
         };
-        // Each shard makes the complete reference run.
+        // Each shard executes the complete reference run.
         self.points = self.points.max(number("points"));
         self.write_points = self.write_points.max(number("writePoints"));
         // Reports contain the number of states, not the states themselves, so this is a lower bound.

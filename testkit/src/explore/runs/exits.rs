@@ -25,7 +25,7 @@ pub(crate) struct Exits {
 }
 
 impl Exits {
-    /// Reports a call of `exit` by this thread as an end of the run with this plan.
+    /// Registers the run on this thread, so that a call of `exit` by the thread prints the replay string of this plan.
     pub(crate) fn of(plan: &Plan) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         static REGISTERED: Once = Once::new();
@@ -44,8 +44,8 @@ impl Drop for Exits {
     }
 }
 
-/// Prints the run of the thread that exits the process. Writes to stderr directly, because the test harness captures
-/// the output of `eprintln!`.
+/// Prints the replay string of the run whose thread exits the process. Writes to stderr directly, because the test
+/// harness captures the output of `eprintln!`.
 extern "C" fn report() {
     let Some(plan) = lock(&PLANS).remove(&RUN.get()) else {
         return;

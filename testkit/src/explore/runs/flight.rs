@@ -34,7 +34,7 @@ struct FlightFile {
 }
 
 impl Flight {
-    /// Creates the record for the test that runs on this thread, which determines the names of the files.
+    /// Creates the record. The names of the files contain the name of this thread, which is the name of the test.
     pub(crate) fn new() -> Self {
         Self {
             directory: directory(),

@@ -130,7 +130,7 @@ fn makes_others(spec: &Spec, reference: &Reference) -> bool {
     })
 }
 
-/// Makes the reference run of a sequence of changes, without faults. The error is the failed run.
+/// Executes the reference run of a sequence of changes, without faults. The error is the failed run.
 pub(crate) fn sequence(
     spec: &Spec,
     config: &Config,
@@ -150,8 +150,8 @@ pub(crate) fn sequence(
     Ok(made)
 }
 
-/// Makes the reference run of an object that is created with the last spec of a sequence; `None` if the object does not
-/// exist at the end of the sequence. The error is the failed run.
+/// Executes the reference run of an object that is created with the last spec of a sequence; `None` if the object does
+/// not exist at the end of the sequence. The error is the failed run.
 fn fresh(
     spec: &Spec,
     config: &Config,

@@ -106,7 +106,8 @@ pub(crate) fn real_reference(
     Ok((reference, learnt.clamp(QUIET[0], QUIET[1].min(quiet.max(QUIET[0])))))
 }
 
-/// Returns the uids of each object in the run with the most uids for it. Objects with generated names form one group.
+/// Returns, for each object, the uids in the run in which the object had the most uids. Objects with generated names
+/// form one group.
 fn most(runs: &[Uids], templates: &Templates) -> Uids {
     let mut most = Uids::new();
     for (key, uids) in runs.iter().flat_map(|it| grouped(it, templates)) {

@@ -8,8 +8,8 @@ pub(crate) const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 /// Time after `within` up to which an end state that becomes correct counts as slow, not as wrong.
 pub(crate) const SLOW: Duration = Duration::from_secs(3600);
 
-/// Faults that are longer are shortened in real time, but not below this duration. Shorter faults are unchanged, except
-/// for crashes; see [`SHORT_DOWN`].
+/// In real time, faults that are longer than this duration are shortened, but not below it. Shorter faults are
+/// unchanged, except for crashes; see [`SHORT_DOWN`].
 const SHORT_WINDOW: Duration = Duration::from_secs(1);
 
 /// Downtime of a crashed process in real time, for crashes with a downtime of at most a second.
@@ -60,7 +60,7 @@ impl Timing {
         }
     }
 
-    /// Returns the duration of a fault. Long faults are shorter in real time.
+    /// Returns the duration of a fault. Long faults are shortened in real time.
     pub(crate) fn window(self, window: Duration) -> Duration {
         match window > SHORT_WINDOW {
             true => (window / self.shortens).max(SHORT_WINDOW),

@@ -83,10 +83,10 @@ pub(crate) fn early(singles: &[Candidate], timing: Timing) -> Vec<Candidate> {
     early
 }
 
-/// Returns delays of reads until after the next change of a test that advances the clock instead of waiting. Only the
-/// last read before the change is delayed, for each client, verb and resource, and only if the client has read
-/// something else at the same time, so that the change is between the two reads. Writes are not delayed, because this
-/// would also change the order in which objects arrive, on which a healthy controller may depend.
+/// Returns faults that delay reads until after the next change of the test, if the test advances the clock instead of
+/// waiting. Only the last read before the change is delayed, for each client, verb and resource, and only if the client
+/// has read something else at the same time, so that the change is between the two reads. Writes are not delayed,
+/// because this would also change the order in which objects arrive, on which a healthy controller may depend.
 pub(crate) fn across_changes(reference: &crate::explore::outcomes::Outcome) -> Vec<Candidate> {
     let mut delays: BTreeMap<_, Candidate> = BTreeMap::new();
     let mut known = HashSet::new();

@@ -36,7 +36,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Creates the failures of a search that ends after this number of failures, or at its limits.
+    /// Creates an empty list of failures, for a search that ends after this number of failures or at its limits.
     pub(crate) fn at_most(most: usize) -> Self {
         Self {
             found: Vec::new(),

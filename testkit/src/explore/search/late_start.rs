@@ -155,8 +155,8 @@ impl Suspect<'_> {
         ))
     }
 
-    /// Makes runs in which the controller starts after all steps of the test, or after the steps before one of its
-    /// waits except for the first.
+    /// Executes runs in which the controller starts after all steps of the test, or after the steps that precede one of
+    /// the test's waits (except for the first wait).
     fn late_starts(&self) -> impl Iterator<Item = Arc<Outcome>> {
         let reference = &self.runs.reference.outcome;
         // Waits for a condition have no recorded times, so the times belong to other waits if there are any.

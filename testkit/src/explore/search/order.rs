@@ -82,8 +82,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns faults during which the test continues, if the test waits for the cluster more than once; and delays of
-    /// reads until after the next change of the test, if the test does not wait before this change.
+    /// Returns long faults during which the test continues (if the test waits for the cluster more than once), and
+    /// delays that make reads finish after the next change of the test (if it makes this change without waiting).
     fn overlaps(&self, singles: &[Candidate]) -> Vec<Candidate> {
         let reference = &self.runs.reference.outcome;
         if !self.faults.has(Kind::Overlap) {

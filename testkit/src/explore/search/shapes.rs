@@ -128,7 +128,8 @@ fn changes_spec(step: &Step) -> bool {
     matches!(&step.what, What::Request(it) if it.resource == it.base())
 }
 
-/// Returns the resources of lists of a client that may return an older state, each with the point of its next list.
+/// Returns the resources that a client lists with requests that may return an older state, each with the point of the
+/// client's next list.
 fn next_lists<'t>(trace: &'t [Step], client: &str) -> BTreeMap<&'t str, Point> {
     let mut next = BTreeMap::new();
     for step in trace.iter().filter(|it| &*it.client == client) {

@@ -1,4 +1,4 @@
-//! `Shard`: one part of a search that several machines divide among them.
+//! `Shard`: one part of a search that is divided among several machines.
 
 use std::fmt;
 

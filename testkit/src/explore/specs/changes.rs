@@ -191,7 +191,7 @@ fn texts(schema: &Value, value: Option<&str>) -> Vec<Value> {
     texts.into_iter().map(Value::String).collect()
 }
 
-/// Returns lists with one more item, with one item less, without items, and in reverse order.
+/// Returns lists with one more item, with one fewer item, without items, and in reverse order.
 fn lists(schema: &Value, items: &[Value]) -> Vec<Value> {
     let least = schema["minItems"].as_u64().unwrap_or(0) as usize;
     let most = schema["maxItems"].as_u64().map_or(usize::MAX, |it| it as usize);

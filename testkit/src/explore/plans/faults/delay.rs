@@ -1,4 +1,4 @@
-//! `delay` and `slow-answer`: a message, or only a response, arrives later.
+//! `delay` and `slow-answer`: a message, or only the response to a request, is delayed.
 
 use super::effects::{Effects, OnAnswer, OnCall, OnEvent, OnRequest};
 use super::row::{FaultRow, Kind, Names};

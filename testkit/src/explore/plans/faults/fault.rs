@@ -40,7 +40,7 @@ pub(crate) enum Fault {
     Outage => outage::ROW,
     /// Another client first writes the object, so the server refuses a request that contains the earlier version (409).
     Conflict => conflict::ROW,
-    /// The request completes, and the connection breaks before the response.
+    /// The request completes, and the connection breaks before the client receives the response.
     Lose => lose::ROW,
     /// The request does not reach the server; the connection breaks after some time.
     Silence => silence::BEFORE,

@@ -1,4 +1,4 @@
-//! `silence` and `silence-after`: the client does not receive a response until the connection breaks.
+//! `silence` and `silence-after`: the client does not receive a response, and the connection breaks after a while.
 
 use super::effects::{Effects, OnAnswer, OnRequest};
 use super::row::{FaultRow, Kind, Names};
