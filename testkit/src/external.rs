@@ -46,9 +46,9 @@ impl fmt::Display for ExternalError {
 impl std::error::Error for ExternalError {}
 
 /// A system outside of the cluster, such as a cloud provider, that stores objects in memory. Created by
-/// [`TestCluster::external`]. Each call is a [`Point`], and the contents are part of the end state of a run: uids,
-/// generated names, versions of objects and terms of Leases in keys and values are compared by the objects that they
-/// refer to. [`ignore`](crate::explore::Explore::ignore) excludes fields of the values.
+/// [`TestCluster::external`]. Each call is a [`Point`], and the contents are part of the end state of a run. Before
+/// states are compared, uids, generated names, versions of objects and terms of Leases in keys and values are replaced
+/// with the objects that they refer to. [`ignore`](crate::explore::Explore::ignore) excludes fields of the values.
 ///
 /// ```
 /// use serde_json::json;

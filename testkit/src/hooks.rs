@@ -83,7 +83,7 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Returns `true` if no controller is starting, that is, if all of them are ready.
     fn are_controllers_ready(&self) -> bool;
 
-    /// Returns [`Restart::busy`] for all controllers together.
+    /// Returns the sum of [`Restart::busy`] over all controllers, and whether any controller is busy now.
     fn controllers_busy(&self) -> (Duration, bool);
 
     /// Records that the controller `name` ended by itself; `back_off` is the pause before its restart, if there is one.

@@ -65,7 +65,7 @@ impl TestCluster {
     /// # async fn test(client: kube::Client) {
     /// use testkit::{TestCluster, objects::pod};
     ///
-    /// let cluster = TestCluster::connect(client).await; // of kube::Client::try_default(), which reads KUBECONFIG
+    /// let cluster = TestCluster::connect(client).await; // from kube::Client::try_default(), which reads KUBECONFIG
     /// cluster.run(my_controller(cluster.client()));
     /// cluster.create(pod("web-0")).await;
     /// cluster.settle().await;
@@ -248,8 +248,8 @@ impl Real {
         }
     }
 
-    /// Fetches the paths of all resources that can be listed, in the order of discovery.
-    /// Also returns whether all documents of the discovery could be read.
+    /// Fetches the paths of all resources that can be listed, in the order of discovery. Also returns whether all
+    /// discovery documents could be read.
     async fn collections(&self) -> (Vec<String>, bool) {
         let mut versions = vec!["/api/v1".to_owned()];
         let groups = self.read("/apis").await;

@@ -77,8 +77,8 @@ impl TestCluster {
     /// # Panics
     ///
     /// If a controller panicked, or if the cluster does not settle: after ten virtual minutes, after 10,000 requests
-    /// and events, or in a hot loop of 2,000 requests and events at one instant, with ten or more for each object. The
-    /// message lists the most frequent requests.
+    /// and events, or in a hot loop of 2,000 requests and events at one instant, with an average of at least ten per
+    /// object. The message lists the most frequent requests.
     #[track_caller]
     pub fn settle(&self) -> impl Future<Output = ()> {
         at_the_test(self.settled(Location::caller()))
@@ -223,7 +223,7 @@ impl TestCluster {
         hooks.map_or((Duration::ZERO, false), |hooks| hooks.controllers_busy())
     }
 
-    /// Advances the virtual time by this amount. All timers within it fire in order.
+    /// Advances the virtual time by this amount. Timers that expire in the meantime fire in order.
     ///
     /// ```
     /// # use std::time::Duration;

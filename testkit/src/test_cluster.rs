@@ -260,7 +260,7 @@ impl TestClusterBuilder {
 
     /// Sets the maximum number of requests and watch events during one `settle`, or at one instant; if there are more,
     /// the test fails. Default: 10,000. A hot loop at one instant fails after 2,000 requests and events, if there are
-    /// at least ten for each object.
+    /// at least ten per object on average.
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.bounds.requests = requests;
         self

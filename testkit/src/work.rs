@@ -17,7 +17,7 @@ const HABIT: usize = 5;
 /// Maximum number of fields that are listed as repeatedly changing.
 const NAMED: usize = 4;
 
-/// Fields of `metadata` that change whenever other fields change.
+/// Fields of `metadata` that the server updates by itself when other fields change.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
 /// Determines which changes count as work.

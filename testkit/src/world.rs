@@ -123,7 +123,7 @@ impl TestCluster {
     /// let cluster = TestCluster::start();
     /// cluster.replica("operator").freeze();
     /// cluster.create(config_map("unseen")).await;
-    /// // … the operator works on a state that is old …
+    /// // … the operator works with an outdated state …
     /// cluster.replica("operator").catch_up();
     /// # }
     /// ```

@@ -16,7 +16,8 @@ use tower::ServiceExt;
 use crate::hooks::Passage;
 use crate::lock::lock;
 
-/// Maximum size of a request body; a larger body closes its connection. The server returns 413 from 3 MiB on.
+/// Maximum size of a request body in bytes; if a body is larger, the connection is closed. The server itself returns
+/// 413 for bodies of more than 3 MiB.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Encoding that the gate cannot parse.

@@ -51,7 +51,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
-    /// A command line for `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
+    /// A shell command, run with `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
     pub(crate) run: String,
 }
 

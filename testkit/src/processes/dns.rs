@@ -188,7 +188,7 @@ async fn services(server: &ApiServer, namespace: &str, name: &str, port: &str, p
     })
 }
 
-/// Returns the address and port of a ready endpoint of the Service that has this address and port.
+/// Returns the address and port of a ready endpoint of the Service with this cluster IP and port.
 pub(crate) async fn endpoint_of(server: &ApiServer, address: &str, port: u16) -> Option<(String, u16)> {
     let services = server.list("v1", "Service", "").await.ok()?;
     let address: Ipv4Addr = address.parse().ok()?;

@@ -21,7 +21,8 @@ const MEASURED: u32 = 8;
 /// Minimum interval between measurements of the load of other programs.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Minimum percentage of the number of runs that fit, which is executed even if other programs use the processors.
+/// Minimum number of concurrent runs while other programs use the processors, as a percentage of the number that an
+/// idle machine could execute.
 const SHARE_PERCENT: u32 = 50;
 
 /// Chooses the number of concurrent runs.

@@ -16,7 +16,7 @@ use super::time::Time;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Step {
-    /// The name in reports, followed by its file and line. Default: a description of the action.
+    /// Name of the step in reports, which also contain its file and line. Default: a description of the action.
     pub(crate) name: Option<String>,
     /// Files or directories with objects that are applied, as by `kubectl apply`.
     pub(crate) apply: Option<OneOrMany>,
@@ -30,7 +30,7 @@ pub(crate) struct Step {
     pub(crate) scale: Option<Scale>,
     /// Objects to delete: `RESOURCE/NAME`, such as `statefulsets/web`. Missing objects are ignored.
     pub(crate) delete: Option<OneOrMany>,
-    /// A command line for `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
+    /// A shell command, run with `sh`. `KUBECONFIG` in its environment grants the permissions of an administrator.
     pub(crate) run: Option<String>,
     /// A pause.
     pub(crate) pause: Option<Time>,
@@ -72,8 +72,8 @@ pub(crate) struct Patch {
 pub(crate) struct Edit {
     /// The object, as `RESOURCE/NAME`.
     pub(crate) object: String,
-    /// A command line for `sh` that reads the object as JSON from standard input and writes the changed object, in JSON
-    /// or YAML: `jq '.spec.replicas += 1'`.
+    /// A shell command that reads the object as JSON from standard input and writes the changed object, in JSON or
+    /// YAML: `jq '.spec.replicas += 1'`.
     pub(crate) run: Option<String>,
     /// Operations of a JSON patch.
     pub(crate) json: Option<Vec<Value>>,
