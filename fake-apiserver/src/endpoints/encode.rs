@@ -136,10 +136,7 @@ pub(crate) enum RowColumns {
 pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
     let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
     match row.custom_version() {
-        Some(version) if !is_other => {
-            let declared = Value::Array(version.columns.clone());
-            RowColumns::Custom(PrinterColumn::all(Some(&declared)).unwrap_or_default())
-        }
+        Some(version) if !is_other => RowColumns::Custom(PrinterColumn::all(&version.columns)),
         Some(_) if object.kind() == "Scale" => RowColumns::Custom(PrinterColumn::of_scale().unwrap_or_default()),
         _ if is_other => {
             let group = object.api_version().split_once('/').map_or("", |(group, _)| group);

@@ -13,8 +13,8 @@ use crate::registry::scheme::Row;
 pub(crate) enum PrinterColumn {}
 
 impl PrinterColumn {
-    pub(crate) fn all(_: Option<&Value>) -> Result<Vec<Self>, String> {
-        Ok(Vec::new())
+    pub(crate) fn all(_: &[Value]) -> Vec<Self> {
+        Vec::new()
     }
 
     pub(crate) fn of_scale() -> Result<Vec<Self>, String> {

@@ -362,3 +362,48 @@ async fn crd_in_v1beta1_is_refused() {
                (apiextensions.k8s.io/v1)";
     assert_eq!((code, message(&answer)), (400, why));
 }
+
+/// Returns the columns and the cells of a Table with an object `a`.
+#[cfg(feature = "serve")]
+async fn table(paths: &[&str]) -> (Vec<String>, Value) {
+    let column = |(at, path): (usize, &&str)| json!({"name": format!("C{at}"), "type": "string", "jsonPath": path});
+    let columns: Vec<Value> = paths.iter().enumerate().map(column).collect();
+    let server = server_with(json!({}), &json!({"additionalPrinterColumns": columns})).await;
+    let mut object = foo("a");
+    object["metadata"]["labels"] = json!({"e.com/role": "db", "app": "x"});
+    assert_eq!(post(&server, FOOS, &object).await.0, 201);
+    let asked = Request::get(format!("{FOOS}/a")).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let answer = server.call(asked.body("").expect("the request is valid")).await;
+    let table: Value = serde_json::from_slice(answer.body()).expect("the body is JSON");
+    let columns = table["columnDefinitions"].as_array().into_iter().flatten();
+    let names = columns
+        .map(|it| it["name"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    (names, table["rows"][0]["cells"].clone())
+}
+
+/// Go parses the quoted key as a path again.
+#[cfg(feature = "serve")]
+#[rstest]
+#[case::dots(".metadata.labels['e.com/role']", Value::Null)]
+#[case::escaped_dot(".metadata.labels['e\\.com/role']", json!("db"))]
+#[case::without_dots(".metadata.labels['app']", json!("x"))]
+#[case::path_in_quotes(".metadata['labels.app']", json!("x"))]
+#[case::several_keys(".metadata.labels['none', 'app']", json!("x"))]
+#[tokio::test]
+async fn quoted_keys_of_printer_columns_are_split_at_dots(#[case] path: &str, #[case] cell: Value) {
+    assert_eq!(table(&[path]).await.1, json!(["a", cell]));
+}
+
+#[cfg(feature = "serve")]
+#[rstest]
+#[case::index(".spec.list[a]")]
+#[case::double_quotes(".metadata.labels[\"app\"]")]
+#[tokio::test]
+async fn printer_columns_end_before_an_invalid_path(#[case] path: &str) {
+    let (columns, cells) = table(&[".metadata.labels.app", path, ".metadata.name"]).await;
+    assert_eq!(
+        (columns, cells),
+        (vec!["Name".to_owned(), "C0".to_owned()], json!(["a", "x"]))
+    );
+}

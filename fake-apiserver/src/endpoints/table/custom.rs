@@ -31,14 +31,13 @@ enum Kind {
 }
 
 impl PrinterColumn {
-    /// Returns the columns of a version of a CRD; only the age if the CRD does not declare any columns. `declared` is
-    /// the value of `additionalPrinterColumns`.
-    pub(crate) fn all(declared: Option<&Value>) -> Result<Vec<Self>, String> {
-        let declared = declared.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    /// Returns the columns of a version of a CRD; only the age if the CRD does not declare any columns. As in Go, the
+    /// columns end before the first column with an invalid path. `declared` is the value of `additionalPrinterColumns`.
+    pub(crate) fn all(declared: &[Value]) -> Vec<Self> {
         if declared.is_empty() {
-            return Ok(vec![Self::age()?]);
+            return Self::age().into_iter().collect();
         }
-        declared.iter().map(Self::parse).collect()
+        declared.iter().map_while(|it| Self::parse(it).ok()).collect()
     }
 
     /// Returns the columns of the scale of a custom resource.
@@ -69,12 +68,7 @@ impl PrinterColumn {
     fn parse(column: &Value) -> Result<Self, String> {
         let text = |name: &str| column.get(name).and_then(Value::as_str).unwrap_or_default();
         let path = text("jsonPath");
-        let json_path = JsonPath::parse(path).map_err(|error| {
-            format!(
-                "unrecognized column definition {}: {error}",
-                crate::api::field::quote(path)
-            )
-        })?;
+        let json_path = JsonPath::parse(path)?;
         let description = match text("description") {
             "" => format!("Custom resource definition column (in JSONPath format): {path}"),
             description => description.to_owned(),

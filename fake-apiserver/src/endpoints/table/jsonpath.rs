@@ -18,15 +18,15 @@ pub(crate) struct JsonPath {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
-    /// `.name` or `['name']`
+    /// `.name`
     Field(String),
-    /// `[0,2]`; negative indices count from the end.
-    Indices(Vec<i64>),
-    /// `['a','b']`
-    Fields(Vec<String>),
-    /// `[1:5:2]`
+    /// `[0]`; negative indices count from the end.
+    Index(i64),
+    /// `['a',2]`: the values of each path in turn.
+    Union(Vec<JsonPath>),
+    /// `[1:5:2]` or `[*]`
     Slice(Option<i64>, Option<i64>, i64),
-    /// `.*` or `[*]`
+    /// `.*`
     All,
     /// `..`: the value itself and everything below it.
     Descend,
@@ -89,10 +89,10 @@ impl JsonPath {
         let mut visits = MAX_VISITS;
         match step {
             Step::Field(name) => first(rest, root.get(name)?, &mut visits),
-            Step::Fields(names) => names
-                .iter()
-                .filter_map(|name| root.get(name))
-                .find_map(|it| first(rest, it, &mut visits)),
+            Step::Union(paths) => paths.iter().find_map(|path| {
+                let steps = path.steps.iter().chain(rest).cloned().collect();
+                Self { steps }.first_of(root)
+            }),
             Step::All => root.values().find_map(|it| first(rest, it, &mut visits)),
             Step::Descend => {
                 // The object itself is the first match: apply the next step to it.
@@ -100,7 +100,7 @@ impl JsonPath {
                 let below = || root.values().find_map(|it| first(&self.steps, it, &mut { MAX_VISITS }));
                 next.first_of(root).or_else(below)
             }
-            Step::Indices(_) | Step::Slice(..) | Step::Filter(..) => None,
+            Step::Index(_) | Step::Slice(..) | Step::Filter(..) => None,
         }
     }
 }
@@ -129,14 +129,20 @@ fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize, take: &mut d
     let mut next = |it: &'a Value| follow(rest, it, visits, take);
     match step {
         Step::Field(name) => value.get(name).is_some_and(next),
-        Step::Fields(names) => names.iter().filter_map(|name| value.get(name)).any(next),
-        Step::Indices(indices) => {
+        Step::Index(index) => {
             let list = list(value);
-            let mut items = indices
-                .iter()
-                .filter_map(|index| list.get(position(*index, list.len())?));
-            items.any(next)
+            position(*index, list.len())
+                .and_then(|at| list.get(at))
+                .is_some_and(next)
         }
+        Step::Union(paths) => paths.iter().any(|path| {
+            let mut found = Vec::new();
+            follow(&path.steps, value, visits, &mut |it| {
+                found.push(it);
+                false
+            });
+            found.into_iter().any(|it| follow(rest, it, visits, take))
+        }),
         Step::Slice(from, to, step) => slice(list(value), *from, *to, *step).any(next),
         Step::All => children(value).any(next),
         Step::Descend => next(value) || children(value).any(|it| follow(steps, it, visits, take)),
@@ -244,7 +250,7 @@ impl Parser<'_> {
                     steps.push(self.name()?);
                 }
             } else if self.eat("[") {
-                steps.push(self.bracket()?);
+                steps.extend(self.bracket()?);
             } else {
                 break;
             }
@@ -255,8 +261,7 @@ impl Parser<'_> {
         Ok(JsonPath { steps })
     }
 
-    /// Parses a name up to the next delimiter, such as `.`, `[` or an operator; a backslash escapes the character after
-    /// it.
+    /// Parses a name up to the next `.` or `[`; a backslash escapes the character after it.
     fn name(&mut self) -> Result<Step, String> {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -280,75 +285,54 @@ impl Parser<'_> {
     }
 
     /// Parses the rest of a bracketed step, after `[`.
-    fn bracket(&mut self) -> Result<Step, String> {
+    fn bracket(&mut self) -> Result<Vec<Step>, String> {
         if self.eat("?(") {
             let step = self.filter()?;
             self.filters -= 1;
             return if self.eat(")]") {
-                Ok(step)
+                Ok(vec![step])
             } else {
                 Err("unterminated filter".to_owned())
             };
         }
-        let end = self.closing_bracket().ok_or("unterminated array")?;
-        let inner = self.rest[..end].trim();
-        self.rest = &self.rest[end + 1..];
-        if inner == "*" {
-            return Ok(Step::All);
+        let (inner, rest) = self.rest.split_once(']').ok_or("unterminated array")?;
+        self.rest = rest;
+        let parts: Vec<&str> = inner.split(',').collect();
+        if let [part] = parts.as_slice() {
+            return Self::part(part);
         }
-        if inner.starts_with(['\'', '"']) {
-            let mut names: Vec<String> = Vec::new();
-            let mut quoted = Parser {
-                rest: inner,
-                filters: 0,
-            };
-            loop {
-                quoted.rest = quoted.rest.trim_start();
-                names.push(quoted.quoted().ok_or_else(|| format!("invalid array index {inner}"))?);
-                quoted.rest = quoted.rest.trim_start();
-                if !quoted.eat(",") {
-                    break;
-                }
-            }
-            return match (names.len(), quoted.rest.is_empty()) {
-                (_, false) => Err(format!("invalid array index {inner}")),
-                (1, true) => Ok(Step::Field(names.remove(0))),
-                (_, true) => Ok(Step::Fields(names)),
-            };
-        }
-        let number = |text: &str| {
-            let number = text.trim().parse::<i64>();
-            number.map_err(|_| format!("invalid array index {inner}"))
-        };
-        if inner.contains(':') {
-            let mut parts = inner.splitn(3, ':').map(|it| {
-                if it.trim().is_empty() {
-                    Ok(None)
-                } else {
-                    number(it).map(Some)
-                }
-            });
-            let mut part = || parts.next().unwrap_or(Ok(None));
-            return Ok(Step::Slice(part()?, part()?, part()?.unwrap_or(1)));
-        }
-        let indices: Result<Vec<i64>, String> = inner.split(',').map(number).collect();
-        indices.map(Step::Indices)
+        let paths = parts.into_iter().map(|part| {
+            let steps = Self::part(part.trim_matches(' '))?;
+            Ok(JsonPath { steps })
+        });
+        let paths: Result<_, String> = paths.collect();
+        Ok(vec![Step::Union(paths?)])
     }
 
-    /// Returns the index of the next closing bracket, ignoring brackets in quotes.
-    fn closing_bracket(&self) -> Option<usize> {
-        let mut quote = None;
-        let mut chars = self.rest.char_indices();
-        while let Some((at, c)) = chars.next() {
-            match (c, quote) {
-                ('\\', Some(_)) => _ = chars.next(),
-                ('\'' | '"', None) => quote = Some(c),
-                (c, Some(open)) if c == open => quote = None,
-                (']', None) => return Some(at),
-                _ => {}
-            }
+    /// Parses the part of a bracket between commas. As in Go, a key in single quotes is parsed as a path, so its dots
+    /// must be escaped.
+    fn part(text: &str) -> Result<Vec<Step>, String> {
+        let invalid = || format!("invalid array index {text}");
+        if let Some(key) = text.strip_prefix('\'').and_then(|it| it.strip_suffix('\'')) {
+            let path = format!(".{key}");
+            return match key.contains('\'') {
+                true => Err(invalid()),
+                false => JsonPath::parse(&path).map(|it| it.steps),
+            };
         }
-        None
+        if text == "*" {
+            return Ok(vec![Step::Slice(None, None, 1)]);
+        }
+        let number = |text: &str| text.parse::<i64>().map_err(|_| invalid());
+        if !text.contains(':') {
+            return Ok(vec![Step::Index(number(text)?)]);
+        }
+        let mut bounds = text.splitn(3, ':').map(|it| match it {
+            "" => Ok(None),
+            it => number(it).map(Some),
+        });
+        let mut bound = || bounds.next().unwrap_or(Ok(None));
+        Ok(vec![Step::Slice(bound()?, bound()?, bound()?.unwrap_or(1))])
     }
 
     fn filter(&mut self) -> Result<Step, String> {
@@ -427,7 +411,9 @@ mod tests {
     #[case(".spec.list[?(@.n)].name", json!("y"))]
     #[case(".status.conditions[?(@.type=='Ready')].status", json!("True"))]
     #[case(".metadata.labels.example\\.com/role", json!("db"))]
-    #[case(".metadata.labels['example.com/role']", json!("db"))]
+    #[case(".metadata.labels['example\\.com/role']", json!("db"))]
+    #[case(".metadata.labels['example.com/role']", Value::Null)]
+    #[case(".spec.list[0,'none',1].n", json!(5))]
     #[case("$.spec['list'][0]['name']", json!("x"))]
     #[case("..n", json!(5))]
     #[case(".spec.none", Value::Null)]
@@ -469,6 +455,8 @@ mod tests {
     #[rstest]
     #[case(".spec[")]
     #[case(".spec[a]")]
+    #[case(".spec[\"a\"]")]
+    #[case(".spec['a]b']")]
     #[case("spec")]
     #[case(".spec[?(@.a==\"b)]")]
     #[case(".a..")]
