@@ -407,3 +407,37 @@ async fn printer_columns_end_before_an_invalid_path(#[case] path: &str) {
         (vec!["Name".to_owned(), "C0".to_owned()], json!(["a", "x"]))
     );
 }
+
+/// The types of all listed versions are known, even if a version is no longer served.
+#[tokio::test]
+async fn managed_fields_of_unserved_versions_are_kept() {
+    let server = ApiServer::start();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = |name: &str, served: bool, storage: bool| json!({"name": name, "served": served, "storage": storage, "schema": schema});
+    let versions = |alpha: bool| json!([version("v1alpha1", alpha, false), version("v1", true, true)]);
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo"}, "versions": versions(true)}});
+    assert_eq!(post(&server, DEFINITIONS, &definition).await.0, 201);
+    let applied = |version: &str, size: u8| {
+        let mut object = foo("a");
+        object["apiVersion"] = json!(format!("e.com/{version}"));
+        object["spec"] = json!({"size": size});
+        object
+    };
+    let alpha = "/apis/e.com/v1alpha1/namespaces/default/foos/a?fieldManager=a";
+    assert_eq!(
+        send(&server, "PATCH", alpha, APPLY, &applied("v1alpha1", 1)).await.0,
+        201
+    );
+    let path = format!("{DEFINITIONS}/foos.e.com");
+    let patch = json!({"spec": {"versions": versions(false)}});
+    assert_eq!(send(&server, "PATCH", &path, MERGE, &patch).await.0, 200);
+    let patch = json!({"metadata": {"labels": {"l": "x"}}});
+    let (code, answer) = send(&server, "PATCH", &format!("{FOOS}/a?fieldManager=b"), MERGE, &patch).await;
+    assert_eq!(code, 200, "{answer}");
+    let path = format!("{FOOS}/a?fieldManager=c");
+    let (code, answer) = send(&server, "PATCH", &path, APPLY, &applied("v1", 2)).await;
+    let text = "Apply failed with 1 conflict: conflict with \"a\": .spec.size";
+    assert_eq!((code, message(&answer)), (409, text));
+}

@@ -19,8 +19,8 @@ use crate::registry::types::version_order;
 pub(crate) struct CustomResource {
     /// The served versions, in the order of `spec.versions`; each is one row of discovery.
     pub(crate) served: Vec<Arc<CustomVersion>>,
-    /// The names of all versions in the spec, including versions that are not served.
-    pub(crate) versions: Vec<String>,
+    /// The other versions in the spec. Objects can be converted to them to determine field owners.
+    pub(crate) unserved: Vec<Arc<CustomVersion>>,
     /// The storage version, which need not be served.
     pub(crate) storage: Arc<CustomVersion>,
     /// Set if objects may be created; unset while the CRD is being deleted (rule O14).
@@ -158,25 +158,21 @@ impl CustomResource {
                 .map(|it| it.text("name").to_owned()),
             terminating,
         };
-        let (mut served, mut versions) = (Vec::new(), Vec::new());
+        let (mut served, mut unserved) = (Vec::new(), Vec::new());
         let mut storage = None;
         for version in spec.items("versions") {
-            versions.push(version.text("name").to_owned());
-            let (is_served, is_storage) = (version.is_true("served"), version.is_true("storage"));
-            if !is_served && !is_storage {
-                continue;
-            }
             let parsed = Arc::new(reader.version(&version)?);
-            if is_storage {
+            if version.is_true("storage") {
                 storage = Some(Arc::clone(&parsed));
             }
-            if is_served && established {
-                served.push(parsed);
+            match version.is_true("served") && established {
+                true => served.push(parsed),
+                false => unserved.push(parsed),
             }
         }
         Some(Self {
             served,
-            versions,
+            unserved,
             storage: storage?,
             accepts_creates: !terminating,
             conversion: Conversion::parse(spec.map_or_empty("")),
@@ -204,18 +200,16 @@ impl CustomResource {
         format!("{}/{}/{names}", crd.uid(), generation_of(crd))
     }
 
-    /// Returns the reason why objects cannot be converted to a version that is not served. Versions that are not in the
-    /// spec are refused, as in `crConverter` of k8s.io/apiextensions-apiserver.
-    pub(crate) fn no_version(&self, api_version: &str) -> NoVersion {
-        let of_group = api_version
-            .strip_prefix(&*self.storage.row.group)
-            .and_then(|it| it.strip_prefix('/'));
-        if of_group.is_some_and(|name| self.versions.iter().any(|it| it == name)) {
-            return NoVersion::Obsolete;
-        }
-        NoVersion::Refused(format!(
-            "request to convert CR to an invalid group/version: {api_version}"
-        ))
+    /// Returns a version of the spec, even if it is not served. Other versions are refused, as in `crConverter` of
+    /// k8s.io/apiextensions-apiserver.
+    pub(crate) fn in_spec(&self, api_version: &str) -> Result<&Arc<CustomVersion>, NoVersion> {
+        let mut versions = self.served.iter().chain(&self.unserved);
+        let found = versions.find(|version| version.row.api_version() == api_version);
+        found.ok_or_else(|| {
+            NoVersion::Refused(format!(
+                "request to convert CR to an invalid group/version: {api_version}"
+            ))
+        })
     }
 
     /// Returns the served version with this name.

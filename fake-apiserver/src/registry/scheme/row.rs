@@ -376,8 +376,8 @@ impl Row {
 
     /// Returns an object in another version of the same resource, and its type in that version.
     ///
-    /// Fails if a version of a custom resource is not served, or if a built-in resource does not have the version. For
-    /// a version that is not in the CRD, the error is the same as from `crConverter` of k8s.io/apiextensions-apiserver.
+    /// Fails if a CRD does not list the version, or if a built-in resource does not have it. For a CRD, the error is the
+    /// same as from `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
@@ -389,10 +389,7 @@ impl Row {
         let mut copy = object.clone();
         match &self.kind {
             Kind::Custom(custom) => {
-                let served = &mut custom.resource.served.iter();
-                let Some(version) = served.find(|version| version.row.api_version() == api_version) else {
-                    return Err(custom.resource.no_version(api_version));
-                };
+                let version = custom.resource.in_spec(api_version)?;
                 decode::convert_between(&mut copy, &custom.resource, version);
                 Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
@@ -413,10 +410,7 @@ impl Row {
         let mut copy = object.clone();
         match &self.kind {
             Kind::Custom(custom) => {
-                let served = &mut custom.resource.served.iter();
-                let Some(version) = served.find(|version| version.row.api_version() == api_version) else {
-                    return Err(custom.resource.no_version(api_version));
-                };
+                let version = custom.resource.in_spec(api_version)?;
                 decode::convert_whole(&mut copy, &custom.resource, version);
                 Ok((SchemaRef::Custom(&*version.schema), Cow::Owned(copy)))
             }
