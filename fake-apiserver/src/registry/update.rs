@@ -384,6 +384,8 @@ impl Registry {
         self.reader.with_context(conditions, |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
+        let tolerated = strategy.tolerated(object, old, &errors);
+        request.remarks.warnings.extend(tolerated);
         hidden.show_in(&mut errors);
         refuse(row, object, &errors)
     }

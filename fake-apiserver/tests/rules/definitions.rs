@@ -408,6 +408,49 @@ async fn printer_columns_end_before_an_invalid_path(#[case] path: &str) {
     );
 }
 
+/// Rules of unchanged fields are evaluated in each update, and their violations are warnings.
+#[cfg(feature = "cel")]
+#[rstest]
+#[case::status("/status", json!({"status": {"x": 1}}), 200)]
+#[case::invalid_update("", json!({"spec": {"i": "x", "n": 0}}), 422)]
+#[tokio::test]
+async fn tolerated_violations_are_warnings_of_all_updates(
+    #[case] subresource: &str,
+    #[case] change: Value,
+    #[case] code: u16,
+) {
+    let schema = |rules: Value| {
+        let n = json!({"type": "integer", "x-kubernetes-validations": rules});
+        json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {"n": n, "i": {"type": "string", "pattern": "^a"}}},
+            "status": {"type": "object", "properties": {"x": {"type": "integer"}}}}})
+    };
+    let server = server_with(
+        schema(json!([]))["properties"].clone(),
+        &json!({"subresources": {"status": {}}}),
+    )
+    .await;
+    let mut object = foo("a");
+    object["spec"] = json!({"n": 0});
+    assert_eq!(post(&server, FOOS, &object).await.0, 201);
+    let path = format!("{DEFINITIONS}/foos.e.com");
+    let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
+        "value": schema(json!([{"rule": "self > 5"}]))}]);
+    assert_eq!(
+        send(&server, "PATCH", &path, crate::ask::JSON_PATCH, &patch).await.0,
+        200
+    );
+    let path = format!("{FOOS}/a{subresource}");
+    let (_, stored) = get(&server, &format!("{FOOS}/a")).await;
+    let mut object = with(&stored, &change);
+    let (found_code, answer) = put(&server, &path, &object).await;
+    assert_eq!(found_code, code, "{answer}");
+    let (_, stored) = get(&server, &format!("{FOOS}/a")).await;
+    object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    let found = crate::ask::warnings_of(&server, "PUT", &path, &object).await;
+    assert_eq!(found, ["spec.n: Invalid value: 0: failed rule: self > 5"]);
+}
+
 /// The types of all listed versions are known, even if a version is no longer served.
 #[tokio::test]
 async fn managed_fields_of_unserved_versions_are_kept() {
@@ -440,4 +483,16 @@ async fn managed_fields_of_unserved_versions_are_kept() {
     let (code, answer) = send(&server, "PATCH", &path, APPLY, &applied("v1", 2)).await;
     let text = "Apply failed with 1 conflict: conflict with \"a\": .spec.size";
     assert_eq!((code, message(&answer)), (409, text));
+}
+
+/// The path of a status has no root, so that the paths of its map entries start with a dot.
+#[tokio::test]
+async fn errors_of_map_entries_in_a_status_start_with_a_dot() {
+    let status = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let server = server_with(json!({"status": status}), &json!({"subresources": {"status": {}}})).await;
+    assert_eq!(post(&server, FOOS, &foo("a")).await.0, 201);
+    let change = json!({"status": {"k": 1}});
+    let answer = send(&server, "PATCH", &format!("{FOOS}/a/status"), MERGE, &change).await;
+    let text = "status.k: Invalid value: \"integer\": .k in body must be of type string: \"integer\"";
+    assert_eq!(causes(&answer), [text]);
 }

@@ -23,5 +23,6 @@ mod services;
 mod terminating;
 mod tokens;
 mod uids;
+mod validations;
 mod versions;
 mod warnings;

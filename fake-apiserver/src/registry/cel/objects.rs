@@ -30,6 +30,25 @@ pub(crate) enum Value {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Map {
     pub(crate) map: Arc<HashMap<Key, Value>>,
+    /// Entries that expressions cannot read but that are part of the size and of comparisons, such as the undeclared
+    /// fields of an object.
+    pub(crate) hidden: Option<Arc<HashMap<Key, Value>>>,
+}
+
+impl Map {
+    /// Returns the number of entries, including hidden entries.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len() + self.hidden.as_ref().map_or(0, |it| it.len())
+    }
+}
+
+impl From<HashMap<Key, Value>> for Map {
+    fn from(entries: HashMap<Key, Value>) -> Self {
+        Self {
+            map: Arc::new(entries),
+            hidden: None,
+        }
+    }
 }
 
 /// A key of a map.

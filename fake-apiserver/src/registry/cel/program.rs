@@ -1,6 +1,7 @@
 //! Expressions about objects without a schema, as in policies and match conditions: fields are not escaped, and types
 //! are determined at run time. The objects `Object{…}` and `JSONPatch{…}` are represented as maps.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::eval::{self, EvalFailure, Meter, MoreFunctions, Plan, no_more_functions, plan_of};
@@ -62,8 +63,8 @@ impl Program {
             variables.push((name, from_json(value)));
         }
         let fields = bindings.variables.iter();
-        let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
-        variables.push(("variables", CelValue::Map(CelMap { map: Arc::new(fields) })));
+        let fields: HashMap<_, _> = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
+        variables.push(("variables", CelValue::Map(CelMap::from(fields))));
         variables.push(("authorizer", bindings.authorizer.0.clone()));
         let mut meter = Meter::new(Meter::CALL);
         let result = eval::evaluate(&self.0, bindings.functions, variables, &mut meter);

@@ -22,7 +22,7 @@ pub(crate) fn from_json(value: &Value) -> CelValue {
             let fields: HashMap<Key, CelValue> = set
                 .map(|(name, value)| (Key::String(Arc::new(name.to_string())), from_json(value)))
                 .collect();
-            CelValue::Map(CelMap { map: Arc::new(fields) })
+            CelValue::Map(CelMap::from(fields))
         }
     }
 }

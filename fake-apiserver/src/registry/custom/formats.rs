@@ -1,11 +1,13 @@
 //! The keyword `format`: supported formats, and the strings that they permit.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::OnceLock;
 
 use regex::Regex;
 
 use super::json_type::JsonType;
+use crate::api::field::quote;
+use crate::registry::types::net;
 
 /// A format that is enforced. Other formats are ignored, with a warning when the CRD is written (rule O21).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,16 +74,16 @@ impl Format {
     pub(super) fn accepts(&self, text: &str) -> bool {
         match self.name.replace('-', "").as_str() {
             "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
-            "byte" => is_base64(text),
-            "cidr" => is_cidr(text),
+            "byte" => matches_pattern(&BASE64, text),
+            "cidr" => net::parse_sloppy_cidr(text).is_some(),
             "date" => is_date(text),
             "datetime" => is_date_time(text),
-            "duration" => is_duration(text),
+            "duration" => parse_duration(text).is_ok(),
             "email" => is_email(text),
             "hostname" => {
                 matches_pattern(&HOSTNAME, text) && text.len() <= 255 && text.split('.').all(|it| it.len() <= 63)
             }
-            "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
+            "ipv4" => text.contains('.') && net::parse_sloppy(text).is_some(),
             "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
             "isbn" => is_isbn10(text) || is_isbn13(text),
             "isbn10" => is_isbn10(text),
@@ -96,7 +98,7 @@ impl Format {
             "uuid5" => is_uuid(text, Some(b'5')),
             "hexcolor" => matches_pattern(&HEX_COLOR, text),
             "rgbcolor" => matches_pattern(&RGB_COLOR, text),
-            "ssn" => matches_pattern(&SSN, text),
+            "ssn" => text.len() == 11 && matches_pattern(&SSN, text),
             "creditcard" => is_credit_card(text),
             _ => true,
         }
@@ -116,6 +118,10 @@ impl Known {
             compiled: OnceLock::new(),
         }
     }
+
+    fn regex(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| Regex::new(self.pattern).ok()).as_ref()
+    }
 }
 
 static HOSTNAME: Known = Known::new(concat!(
@@ -127,6 +133,11 @@ static TIME: Known = Known::new(concat!(
     r"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]",
     r"(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})$"
 ));
+static BASE64: Known = Known::new(concat!(
+    r"^(?:[A-Za-z0-9+/]{4})*",
+    r"(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$"
+));
+static DURATION_PART: Known = Known::new(r"([0-9]+)[\t\n\f\r ]*([A-Za-z\u{b5}]+)");
 static HEX_COLOR: Known = Known::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$");
 static SSN: Known = Known::new("^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$");
 static RGB_COLOR: Known = Known::new(concat!(
@@ -140,25 +151,7 @@ static CREDIT_CARD: Known = Known::new(concat!(
 ));
 
 fn matches_pattern(known: &Known, text: &str) -> bool {
-    let regex = known.compiled.get_or_init(|| Regex::new(known.pattern).ok());
-    regex.as_ref().is_some_and(|regex| regex.is_match(text))
-}
-
-fn is_base64(text: &str) -> bool {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.decode(text).is_ok()
-}
-
-fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else {
-        return false;
-    };
-    let most = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
-        (Ok(_), _) => 32,
-        (_, Ok(_)) => 128,
-        _ => return false,
-    };
-    bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    known.regex().is_some_and(|regex| regex.is_match(text))
 }
 
 fn is_date(text: &str) -> bool {
@@ -175,70 +168,37 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && matches_pattern(&TIME, time)
 }
 
-fn is_duration(text: &str) -> bool {
-    const UNITS: &[&str] = &[
-        "ns",
-        "us",
-        "\u{b5}s",
-        "\u{3bc}s",
-        "ms",
-        "s",
-        "m",
-        "h",
-        "nano",
-        "nanos",
-        "nanosecond",
-        "nanoseconds",
-        "micro",
-        "micros",
-        "microsecond",
-        "microseconds",
-        "milli",
-        "millis",
-        "millisecond",
-        "milliseconds",
-        "sec",
-        "secs",
-        "second",
-        "seconds",
-        "min",
-        "mins",
-        "minute",
-        "minutes",
-        "hr",
-        "hrs",
-        "hour",
-        "hours",
-        "d",
-        "day",
-        "days",
-        "w",
-        "week",
-        "weeks",
-        "wk",
-        "wks",
+/// Parses a string with the format `duration`, and returns its nanoseconds or Go's error. If the string is not a Go
+/// duration, all numbers with a unit in it are added, and everything else is ignored (`strfmt.ParseDuration`).
+pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
+    /// The units, each with its spellings. The unit may continue after the last of these.
+    const UNITS: &[(&[&str], &str, i64)] = &[
+        (&["ns"], "nano", 1),
+        (&["us", "\u{b5}s"], "micro", 1_000),
+        (&["ms"], "milli", 1_000_000),
+        (&["s"], "sec", 1_000_000_000),
+        (&["m"], "min", 60_000_000_000),
+        (&["h", "hr"], "hour", 3_600_000_000_000),
+        (&["d"], "day", 86_400_000_000_000),
+        (&["w", "wk"], "week", 604_800_000_000_000),
     ];
-    let mut rest = text.trim_start_matches(['-', '+']).trim_start();
-    if rest == "0" {
-        return true;
+    if let Ok(duration) = crate::api::duration::parse(text) {
+        return Ok(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX));
     }
-    let mut parts = 0;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let number = &rest[..digits];
-        rest = rest[digits..].trim_start();
-        let end = rest
-            .find(|c: char| c.is_ascii_digit() || c.is_whitespace())
-            .unwrap_or(rest.len());
-        if number.parse::<f64>().is_err() || !UNITS.contains(&rest[..end].to_lowercase().as_str()) {
-            return false;
+    let mut sum = None;
+    for found in DURATION_PART.regex().into_iter().flat_map(|it| it.captures_iter(text)) {
+        let (_, [count, unit]) = found.extract();
+        let count: i64 = count
+            .parse()
+            .map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", quote(count)))?;
+        let unit = unit.to_lowercase();
+        let is_unit = |(short, long, _): &&(&[&str], &str, i64)| short.contains(&&*unit) || unit.starts_with(long);
+        if let Some((_, _, nanoseconds)) = UNITS.iter().find(is_unit) {
+            let part = count.wrapping_mul(*nanoseconds);
+            sum = Some(sum.unwrap_or(0_i64).wrapping_add(part));
         }
-        rest = rest[end..].trim_start();
-        parts += 1;
     }
-    parts > 0
+    sum.ok_or_else(|| format!("unable to parse {text} as duration"))
 }
 
 fn is_email(text: &str) -> bool {

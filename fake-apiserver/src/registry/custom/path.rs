@@ -9,6 +9,8 @@ pub(super) enum Path<'a> {
     Field(&'a Path<'a>, &'a str),
     /// An item of a list.
     Index(&'a Path<'a>, usize),
+    /// An entry of a map, printed with a leading dot even at the root.
+    Entry(&'a Path<'a>, &'a str),
     /// An entry of a map, printed in brackets.
     Key(&'a Path<'a>, &'a str),
 }
@@ -20,6 +22,10 @@ impl<'a> Path<'a> {
 
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
         Path::Index(self, index)
+    }
+
+    pub(super) fn entry(&'a self, name: &'a str) -> Path<'a> {
+        Path::Entry(self, name)
     }
 
     pub(super) fn key(&'a self, key: &'a str) -> Path<'a> {
@@ -45,6 +51,11 @@ impl<'a> Path<'a> {
                 if !out.is_empty() {
                     out.push('.');
                 }
+                out.push_str(name);
+            }
+            Path::Entry(parent, name) => {
+                parent.write(out);
+                out.push('.');
                 out.push_str(name);
             }
             Path::Key(parent, key) => {

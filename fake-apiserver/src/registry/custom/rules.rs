@@ -114,12 +114,12 @@ impl Rule {
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                     quote(&self.message_expression)
                 );
-                return Some(of_type(below(base, &self.field_path), node, detail));
+                return Some(of_type(below(base, &self.field_path, node), node, detail));
             }
             RuleVerdict::MessageOutOfBudget => {
                 let detail = "messageExpression evaluation failed due to running out of cost budget, no further \
                               validation rules will be run";
-                return Some(of_type(below(base, &self.field_path), node, detail.to_owned()));
+                return Some(of_type(below(base, &self.field_path, node), node, detail.to_owned()));
             }
             RuleVerdict::Fails(message) => {
                 let default = match self.message.as_str() {
@@ -134,7 +134,7 @@ impl Rule {
                 (self.kind, shows_value.then(|| value.to_value()), detail)
             }
         };
-        let path = below(base, &self.field_path);
+        let path = below(base, &self.field_path, node);
         Some(FieldError {
             path,
             kind,
@@ -174,26 +174,39 @@ impl RuleVerdict {
     }
 }
 
-/// Returns the path of the field selected by a rule's `fieldPath`, such as `.a.b` or `.m['x.y']`.
-fn below(mut path: FieldPath, field_path: &str) -> FieldPath {
+/// Returns the path of the field selected by a rule's `fieldPath`, such as `.a.b` or `.m['x.y']`. As in Go, the schema
+/// determines the notation of each step, and the first step is always appended with a dot.
+fn below(base: FieldPath, field_path: &str, node: &Structural) -> FieldPath {
+    let mut path = FieldPath::root();
+    let mut node = Some(node);
     let mut rest = field_path.trim();
     while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix("['") {
-            let (key, tail) = after.split_once("']").unwrap_or((after, ""));
-            path = path.key(key);
-            rest = tail;
-        } else {
-            let after = rest.strip_prefix('.').unwrap_or(rest);
-            let end = after.find(['.', '[']).unwrap_or(after.len());
-            // The path ends at a bracket without a quoted key.
-            if end == 0 {
-                break;
+        let (name, tail) = match rest.strip_prefix("['") {
+            Some(after) => after.split_once("']").unwrap_or((after, "")),
+            None => {
+                let after = rest.strip_prefix('.').unwrap_or(rest);
+                after.split_at(after.find(['.', '[']).unwrap_or(after.len()))
             }
-            path = path.child(&after[..end]);
-            rest = &after[end..];
+        };
+        // The path ends at a bracket without a quoted key.
+        if name.is_empty() {
+            break;
         }
+        let entries = node.and_then(|it| match &it.additional {
+            Additional::Schema(entries) if it.properties.is_empty() => Some(&**entries),
+            Additional::Schema(_) | Additional::Unset | Additional::Bool(_) => None,
+        });
+        path = match entries {
+            Some(_) => path.key(name),
+            None => path.child(name),
+        };
+        node = entries.or_else(|| node?.properties.get(name));
+        rest = tail;
     }
-    path
+    match path.to_string().as_str() {
+        "" | "<nil>" => base,
+        path => base.child(path),
+    }
 }
 
 /// Checks the rules for a complete object, unless earlier errors make that unsafe. In an update, violations in
@@ -208,12 +221,7 @@ pub(super) fn validate(
     if !schema.below.rules {
         return;
     }
-    use FieldErrorKind as Kind;
-    let is_blocking = |error: &FieldError| match error.kind {
-        Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid => true,
-        Kind::Invalid | Kind::Forbidden | Kind::Duplicate | Kind::NotFound | Kind::Internal => false,
-    };
-    if errors.iter().any(is_blocking) {
+    if are_blocking(errors) {
         let text = "some validation rules were not checked because the object was invalid; correct the existing \
                     errors to complete validation";
         return errors.invalid(FieldPath::root(), Value::Null, text);
@@ -227,6 +235,15 @@ pub(super) fn validate(
     };
     let stored = old.map(ValueView::Object);
     run.walk(schema, ValueView::Object(object), Stored::root(stored), &Path::Root);
+}
+
+/// Returns `true` if the errors of an object make it unsafe to evaluate rules.
+fn are_blocking(errors: &FieldErrors) -> bool {
+    use FieldErrorKind as Kind;
+    errors.iter().any(|error| match error.kind {
+        Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid => true,
+        Kind::Invalid | Kind::Forbidden | Kind::Duplicate | Kind::NotFound | Kind::Internal => false,
+    })
 }
 
 /// Checks the rules for a default at the path `at`: first as an unchanged value, then as a new one.
@@ -266,9 +283,12 @@ fn within(at: &FieldPath, mut error: FieldError) -> FieldError {
     error
 }
 
-/// Returns the violations of rules in the unchanged parts of an updated object.
-pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map) -> Vec<String> {
+/// Returns the violations of rules in the unchanged parts of an updated object with these errors.
+pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map, errors: &FieldErrors) -> Vec<String> {
     let mut found = Vec::new();
+    if !schema.below.rules || are_blocking(errors) {
+        return found;
+    }
     let mut run = Run {
         errors: &mut FieldErrors::new(),
         ratcheted: &mut found,
@@ -391,7 +411,8 @@ impl Run<'_> {
     /// Evaluates the rules for one value.
     fn evaluate(&mut self, node: &Structural, value: ValueView<'_>, stored: Stored<'_>, path: &Path<'_>) {
         let is_unchanged = || stored.is_unchanged(node, value);
-        let old = stored.old;
+        // A stored null is like an absent value.
+        let old = stored.old.filter(|old| *old != ValueView::Null);
         if node.rules.is_empty() || self.only_unchanged && !is_unchanged() {
             return;
         }

@@ -67,12 +67,12 @@ impl Strategy for CustomStrategy {
         rules::validate(&self.version.schema, &object.0, Some(&old.0), errors, &mut Vec::new());
     }
 
+    fn tolerated(&self, object: &Object, old: &Object, errors: &FieldErrors) -> Vec<String> {
+        rules::ratcheted(&self.version.schema, &object.0, &old.0, errors)
+    }
+
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        let mut warnings = finalizer_warnings(object, old);
-        if let Some(old) = old {
-            warnings.extend(rules::ratcheted(&self.version.schema, &object.0, &old.0));
-        }
-        warnings
+        finalizer_warnings(object, old)
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {

@@ -24,6 +24,17 @@ pub(super) fn validate(schema: &Structural, value: &Cursor<'_>, old: Option<&Val
     outcome.into_errors(value)
 }
 
+/// Checks the default at a cursor against `schema`. As in Go, integers or strings have no type in this check.
+pub(super) fn validate_default(schema: &Structural, default: &Cursor<'_>) -> FieldErrors {
+    let mut outcome = Outcome {
+        is_default: true,
+        ..Outcome::default()
+    };
+    let view = default.get("").map_or(ValueView::Null, ValueView::from);
+    check(schema, view, None, &Path::Root, &mut outcome);
+    outcome.into_errors(default)
+}
+
 /// Checks a complete object against `schema`.
 pub(super) fn validate_object(schema: &Structural, object: &Map, old: Option<&Map>) -> FieldErrors {
     let mut outcome = Outcome::default();
@@ -91,6 +102,8 @@ struct Outcome {
     findings: Vec<Finding>,
     /// Number of passed checks. `anyOf` and `oneOf` report the errors of the branch with the highest number.
     matches: u32,
+    /// Set if the value is a default.
+    is_default: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +119,7 @@ impl Finding {
     fn field_error(&self, base: &Cursor<'_>) -> FieldError {
         let path = match self.path.as_deref() {
             None | Some("") => base.path(),
-            Some(path) => base.path().child(path),
+            Some(path) => base.path().child(path.trim_start_matches('.')),
         };
         let detail = match self.kind {
             FieldErrorKind::Required => String::new(),
@@ -215,10 +228,10 @@ fn check(node: &Structural, value: ValueView<'_>, old: Option<ValueView<'_>>, pa
 }
 
 fn check_type(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: &mut Outcome) {
-    let names = if node.int_or_string {
-        "integer,string"
-    } else {
-        node.kind.map_or("", JsonType::name)
+    let names = match node.int_or_string {
+        true if out.is_default => "",
+        true => "integer,string",
+        false => node.kind.map_or("", JsonType::name),
     };
     let accepts = |kind: JsonType| match node.int_or_string {
         true => matches!(kind, JsonType::Integer | JsonType::String),
@@ -434,9 +447,9 @@ fn check_object(node: &Structural, map: &Map, old: Option<ValueView<'_>>, path: 
     };
     let mut old_fields = old_map.map(Beside::new);
     for (name, value) in map.iter() {
-        let child = match (fields.declared(name), &node.additional) {
-            (Some(child), _) => child,
-            (None, Additional::Schema(child)) => child,
+        let (child, below) = match (fields.declared(name), &node.additional) {
+            (Some(child), _) => (child, path.field(name)),
+            (None, Additional::Schema(child)) => (&**child, path.entry(name)),
             (None, Additional::Bool(false)) => {
                 let text = format!("{}.{name} in body is a forbidden property", path.text());
                 out.find(path.text(), FieldErrorKind::Invalid, Some(name.as_str().into()), text);
@@ -449,13 +462,7 @@ fn check_object(node: &Structural, map: &Map, old: Option<ValueView<'_>>, path: 
             .as_mut()
             .and_then(|old| old.get(name))
             .filter(|_| !is_type_meta);
-        check(
-            child,
-            value.into(),
-            old_value.map(ValueView::from),
-            &path.field(name),
-            out,
-        );
+        check(child, value.into(), old_value.map(ValueView::from), &below, out);
     }
     for name in &checks.required {
         if !map.contains_key(name) {
@@ -484,11 +491,23 @@ fn check_allowed(node: &Structural, value: ValueView<'_>, path: &Path<'_>, out: 
     out.find(path, FieldErrorKind::NotSupported, Some(value.to_value()), text);
 }
 
-/// Returns `true` if a value equals a value in the schema. `1` equals `1.0`, and null does not equal anything.
+/// Returns `true` if a value equals a value in the schema; null does not equal anything. As in Go, the value is first
+/// converted to the type of the value in the schema: a number to an integer, and an integer to a character.
+#[expect(clippy::cast_possible_truncation, reason = "Go truncates as well")]
 fn is_same(allowed: &Value, value: ValueView<'_>) -> bool {
     match (ValueView::from(allowed), value) {
         (ValueView::Null, _) => false,
-        (ValueView::Number(a), ValueView::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (ValueView::Number(a), ValueView::Number(b)) => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a == b,
+            (Some(a), None) => b.as_f64().is_some_and(|b| a == b as i64),
+            (None, _) => a.as_f64() == b.as_f64(),
+        },
+        (ValueView::String(text), ValueView::Number(number)) => number.as_i64().is_some_and(|number| {
+            let character = u32::try_from(number).ok().and_then(char::from_u32);
+            text == character
+                .unwrap_or(char::REPLACEMENT_CHARACTER)
+                .encode_utf8(&mut [0; 4])
+        }),
         (allowed, value) => allowed == value,
     }
 }

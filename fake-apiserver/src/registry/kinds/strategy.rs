@@ -107,6 +107,12 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
+    /// Returns the warnings about errors that an update may keep. They are sent whether the update succeeds or fails;
+    /// `errors` are the errors of the update.
+    fn tolerated(&self, _object: &Object, _old: &Object, _errors: &FieldErrors) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Applies the admission plugins for this kind to a write of the resource itself, before webhooks are called. Fails
     /// with the part of the message after `<resource> "<name>" is forbidden: `.
     fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {

@@ -74,7 +74,7 @@ pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> Pro
         (key(AUTHORIZER), about(Asked::Nothing)),
         (key("requestResource"), about(Asked::Resource(resource))),
     ]);
-    ProgramOutcome(CelValue::Map(CelMap { map: Arc::new(map) }))
+    ProgramOutcome(CelValue::Map(CelMap::from(map)))
 }
 
 fn key(name: &str) -> Key {

@@ -195,7 +195,7 @@ impl<'a> Evaluation<'a, '_> {
                 }
             }
         }
-        Ok(CelValue::Map(CelMap { map: Arc::new(fields) }))
+        Ok(CelValue::Map(CelMap::from(fields)))
     }
 
     fn call(&mut self, call: &'a CallExpr) -> Evaluated {

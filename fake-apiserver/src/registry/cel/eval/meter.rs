@@ -130,7 +130,8 @@ pub(crate) fn weight(value: &CelValue, most: usize) -> usize {
             items.iter().all(|item| add(0, item));
         }
         CelValue::Map(map) => {
-            map.map.values().all(|item| add(1, item));
+            let hidden = map.hidden.iter().flat_map(|it| it.values());
+            map.map.values().chain(hidden).all(|item| add(1, item));
         }
         other => {
             if let Some(inner) = <&OptionalValue>::try_from(other).ok().and_then(OptionalValue::value) {

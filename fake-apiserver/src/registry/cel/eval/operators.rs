@@ -105,15 +105,15 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
             }
             Ok(true)
         }
-        (CelValue::Map(left), CelValue::Map(right)) if left.map.len() == right.map.len() => {
-            meter.work(1 + left.map.len())?;
+        (CelValue::Map(left), CelValue::Map(right)) if left.len() == right.len() => {
+            meter.work(1 + left.len())?;
             for (key, left) in left.map.iter() {
                 match find(right, &CelValue::from(key)) {
                     Some(right) if equal(left, right, meter)? => {}
                     _ => return Ok(false),
                 }
             }
-            Ok(true)
+            has_same_hidden(left, right, meter)
         }
         (CelValue::List(_) | CelValue::Map(_), CelValue::List(_) | CelValue::Map(_)) => Ok(false),
         (left, right) => match (optional(left), optional(right)) {
@@ -127,6 +127,22 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
             }
         },
     }
+}
+
+/// Compares the hidden entries of `left` with the entries of another map. As in Go, keys that the other map lacks are
+/// skipped (`unstructuredMap.Equal`).
+fn has_same_hidden(left: &Map, right: &Map, meter: &mut Meter) -> Result<bool, EvalFailure> {
+    for (key, value) in left.hidden.iter().flat_map(|it| it.iter()) {
+        let other = right.hidden.as_ref().and_then(|it| it.get(key));
+        let is_same = match other {
+            Some(other) => equal(value, other, meter)?,
+            None => !right.map.contains_key(key),
+        };
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns `true` if `set`, a list of type `set` or `map`, contains every item of another list. Kubernetes compares

@@ -12,7 +12,7 @@ pub(crate) fn size(value: &CelValue) -> usize {
         CelValue::String(text) => text.chars().count(),
         CelValue::Bytes(bytes) => bytes.len(),
         CelValue::List(items) => items.len(),
-        CelValue::Map(map) => map.map.len(),
+        CelValue::Map(map) => map.len(),
         CelValue::Opaque(_) => match <&OptionalValue>::try_from(value) {
             Ok(optional) => optional.value().map_or(1, size),
             Err(_) => network::size(value).unwrap_or(1),

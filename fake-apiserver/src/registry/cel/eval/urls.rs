@@ -64,8 +64,7 @@ fn query(url: &Url) -> Value {
     let lists = map
         .into_iter()
         .map(|(name, values)| (name, Value::List(Arc::new(values))));
-    let map = Arc::new(lists.collect());
-    Value::Map(Map { map })
+    Value::Map(Map::from(lists.collect::<HashMap<Key, Value>>()))
 }
 
 /// Returns the host without brackets, and the port; either may be empty.

@@ -88,7 +88,7 @@ impl Checks {
             embedded::validate(&at, node, &mut found);
         }
         if found.is_empty() {
-            found = validate::validate(node, &at, None);
+            found = validate::validate_default(node, &at);
         }
         if found.is_empty() {
             check_rules(self.version, node, raw, default, &mut found);

@@ -4,8 +4,10 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use base64::Engine as _;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _, alphabet};
 
+use super::super::formats::parse_duration;
 use super::super::json_type::JsonType;
 use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, RuleVerdict};
@@ -65,8 +67,8 @@ impl std::fmt::Debug for Compiled {
     }
 }
 
-/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and `oldSelf` only if a rule may
-/// use it, because converting a large value takes longer than evaluating a rule.
+/// `self` and `oldSelf` for the rules of one value. Each is converted at most once, and `oldSelf` only if a rule
+/// uses it, because converting a large value takes longer than evaluating a rule.
 pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
@@ -114,9 +116,9 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
         Err(error) => return RuleVerdict::Error(error.clone()),
     };
     let (variables, unordered) = variables_of(rule, operands);
-    match run(program, variables.clone(), &unordered, budget) {
+    match run(program, variables, &unordered, budget) {
         Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
-        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, &unordered, budget),
+        Ok(Ok(CelValue::Bool(false))) => message(rule, operands, budget),
         Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
         Ok(Err(EvalFailure::Error(error))) => RuleVerdict::Error(error),
         Ok(Err(EvalFailure::TooDear)) => RuleVerdict::TooDear,
@@ -124,24 +126,34 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
     }
 }
 
-/// Returns the variables of a rule, with their unordered lists.
-fn variables_of(rule: &Rule, operands: &Operands<'_>) -> (Vec<(&'static str, CelValue)>, Unordered) {
+/// The variables of an expression, with their unordered lists.
+type Variables = (Vec<(&'static str, CelValue)>, Unordered);
+
+/// Returns the variables of a rule.
+fn variables_of(rule: &Rule, operands: &Operands<'_>) -> Variables {
+    let (mut variables, unordered) = variables(operands, rule.uses_old());
+    if rule.has_optional_old {
+        let old = variables.iter().position(|(name, _)| *name == "oldSelf");
+        let old = old.map(|at| variables.remove(at).1);
+        let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
+        variables.push(("oldSelf", CelValue::Opaque(Arc::new(old))));
+    }
+    (variables, unordered)
+}
+
+/// Returns the variables of a `messageExpression`, which are the same for all rules of a value. `oldSelf` is never
+/// optional, and only set if one of these rules uses it.
+fn variables_of_message(operands: &Operands<'_>) -> Variables {
+    variables(operands, operands.node.rules.iter().any(|rule| rule.uses_old()))
+}
+
+/// Returns `self`, and `oldSelf` if it exists and `needs_old` is set.
+fn variables(operands: &Operands<'_>, needs_old: bool) -> Variables {
     let (value, unordered) = operands.value();
-    let mut unordered = unordered.clone();
-    let mut variables = vec![("self", value.clone())];
-    // The `messageExpression` may also use `oldSelf`.
-    let needs_old = rule.uses_old() || rule.has_optional_old || !rule.message_expression.is_empty();
-    let optional = |value| CelValue::Opaque(Arc::new(value));
-    let old = if needs_old { operands.old() } else { None };
-    let old = old.map(|(old, lists)| {
+    let (mut variables, mut unordered) = (vec![("self", value.clone())], unordered.clone());
+    if let Some((old, lists)) = needs_old.then(|| operands.old()).flatten() {
         unordered.extend(lists);
-        old.clone()
-    });
-    match (old, rule.has_optional_old) {
-        (Some(old), false) => variables.push(("oldSelf", old)),
-        (Some(old), true) => variables.push(("oldSelf", optional(OptionalValue::of(old)))),
-        (None, true) => variables.push(("oldSelf", optional(OptionalValue::none()))),
-        (None, false) => {}
+        variables.push(("oldSelf", old.clone()));
     }
     (variables, unordered)
 }
@@ -180,7 +192,7 @@ fn run(
 }
 
 /// Returns the result for a violated rule, with the message from `messageExpression` if it is valid.
-fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered, budget: &mut u64) -> RuleVerdict {
+fn message(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdict {
     if rule.message_expression.is_empty() {
         return RuleVerdict::Fails(None);
     }
@@ -188,7 +200,8 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
     let Ok(program) = program else {
         return RuleVerdict::Fails(None);
     };
-    match run(program, variables, unordered, budget) {
+    let (variables, unordered) = variables_of_message(operands);
+    match run(program, variables, &unordered, budget) {
         Ok(Ok(CelValue::String(text))) => {
             let text = text.trim();
             let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
@@ -200,8 +213,9 @@ fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, unordered: &Unordered,
     }
 }
 
-/// Converts a value for rules: field names are escaped, undeclared and null fields are removed, and strings with a
-/// format such as `date-time` become values of the corresponding type.
+/// Converts a value for rules: field names are escaped, undeclared and null fields are hidden, and strings with a
+/// format such as `date-time` become values of the corresponding type. A value without a type can only be compared, so
+/// it is converted like a value without a schema.
 ///
 /// If the type of a value differs from its schema, such as a list for a string with a format, the result is an error
 /// that is returned when the value is read.
@@ -209,6 +223,7 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
     if let Some(error) = node.and_then(|node| misfit(value, node)) {
         return eval::broken(error);
     }
+    let node = node.filter(|node| node.kind.is_some() || node.int_or_string);
     match value {
         ValueView::Null => CelValue::Null,
         ValueView::Bool(value) => CelValue::Bool(value),
@@ -237,11 +252,14 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
 /// `k8s.io/apiserver/pkg/cel/common`).
 fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
     use ValueView as View;
+    if value == View::Null {
+        return (!node.nullable).then(|| "invalid data, got null for schema with nullable=false".to_owned());
+    }
     if node.int_or_string {
         let fits = match value {
-            View::Null | View::String(_) => true,
+            View::String(_) => true,
             View::Number(number) => number.as_i64().is_some(),
-            View::Bool(_) | View::Array(_) | View::Object(_) => false,
+            View::Null | View::Bool(_) | View::Array(_) | View::Object(_) => false,
         };
         let error = "invalid data, expected XIntOrString value to be either a string or integer";
         return (!fits).then(|| error.to_owned());
@@ -277,38 +295,65 @@ fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
     Some(format!("invalid data, expected {expected}, got {found}"))
 }
 
+/// Converts a map. The undeclared fields of an object are hidden, and so are null fields, because rules treat them like
+/// absent fields.
 fn map_to_cel(map: &Map, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
+    let key = |name: String| Key::String(Arc::new(name));
     let mut fields = HashMap::with_capacity(map.len());
-    let mut insert = |name: String, value: CelValue| {
-        fields.insert(Key::String(Arc::new(name)), value);
-    };
+    let mut hidden = HashMap::new();
     let mut declared = node.map(FieldsInOrder::of);
-    for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+    for (name, value) in map {
         let (Some(node), Some(declared)) = (node, &mut declared) else {
-            insert(name.to_string(), to_cel(value.into(), None, unordered));
+            fields.insert(key(name.to_string()), to_cel(value.into(), None, unordered));
             continue;
         };
         let implied = implied(name).filter(|_| node.is_resource);
         match (implied.or_else(|| declared.declared(name)), &node.additional) {
-            (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), unordered)),
-            (None, Additional::Schema(child)) => insert(name.to_string(), to_cel(value.into(), Some(child), unordered)),
-            (None, Additional::Unset | Additional::Bool(_)) => {}
+            (Some(child), _) if !value.is_null() => {
+                fields.insert(key(escape(name)), to_cel(value.into(), Some(child), unordered));
+            }
+            (None, Additional::Schema(child)) => {
+                fields.insert(key(name.to_string()), to_cel(value.into(), Some(child), unordered));
+            }
+            (Some(_), _) | (None, Additional::Unset | Additional::Bool(_)) => {
+                hidden.insert(key(escape(name)), to_cel(value.into(), None, unordered));
+            }
         }
     }
-    CelValue::Map(CelMap { map: Arc::new(fields) })
+    CelValue::Map(CelMap {
+        map: Arc::new(fields),
+        hidden: (!hidden.is_empty()).then(|| Arc::new(hidden)),
+    })
 }
 
 fn text_to_cel(text: &str, node: Option<&Structural>) -> CelValue {
     let plain = || CelValue::String(Arc::new(text.to_owned()));
     let format = node.and_then(|node| node.checks.format.as_ref());
     match format.map_or("", |format| format.name()) {
-        "date-time" | "datetime" => Time::parse(text).map_or_else(plain, CelValue::Timestamp),
+        "date-time" => Time::parse(text).map_or_else(plain, CelValue::Timestamp),
         "date" => Time::parse(&format!("{text}T00:00:00Z")).map_or_else(plain, CelValue::Timestamp),
-        "duration" => Duration::parse(text).map_or_else(plain, CelValue::Duration),
-        "byte" => {
-            let bytes = base64::engine::general_purpose::STANDARD.decode(text);
-            bytes.map_or_else(|_| plain(), |bytes| CelValue::Bytes(Arc::new(bytes)))
-        }
+        "duration" => match parse_duration(text) {
+            Ok(nanoseconds) => CelValue::Duration(Duration::from_nanoseconds(nanoseconds)),
+            Err(error) => eval::broken(format!("Invalid duration {text}: {error}")),
+        },
+        "byte" => match URL_ENCODING.decode(text) {
+            Ok(bytes) => CelValue::Bytes(Arc::new(bytes)),
+            Err(error) => {
+                // Go reports the start of an incomplete group of four characters.
+                let at = match error {
+                    DecodeError::InvalidByte(at, _) => at,
+                    _ => text.len() - text.len() % 4,
+                };
+                let error = format!("Invalid byte formatted string {text}: illegal base64 data at input byte {at}");
+                eval::broken(error)
+            }
+        },
         _ => plain(),
     }
 }
+
+/// `base64.URLEncoding` of Go. Rules cannot read strings that contain `+` or `/`, although the format permits them.
+const URL_ENCODING: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
