@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{causes, post, put, with};
+use crate::ask::{MERGE, causes, post, put, send, with};
 
 const GROUP: &str = "/apis/resource.k8s.io/v1";
 const POLICY: &str = "spec.devices[0].capacity[c].requestPolicy";
@@ -90,6 +90,21 @@ async fn device_statuses_are_validated(#[case] device_status: Value, #[case] exp
     let found: Vec<String> = texts.iter().filter_map(of_device).collect();
     assert_eq!(found, expected, "{texts:?}");
     assert_eq!(texts.is_empty(), expected.is_empty(), "{texts:?}");
+}
+
+#[tokio::test]
+async fn statuses_of_devices_that_are_no_longer_allocated_are_dropped() {
+    let server = ApiServer::start();
+    let device = |name: &str| json!({"driver": "a.b", "pool": "p", "device": name});
+    let result = |name: &str| with(&device(name), &json!({"request": "r"}));
+    let status = json!({"devices": [device("d"), device("e")],
+        "allocation": {"devices": {"results": [result("d"), result("e")]}}});
+    let (code, made) = put_status(&server, &status).await;
+    assert_eq!(code, 200, "{made}");
+    let path = format!("{GROUP}/namespaces/default/resourceclaims/c/status");
+    let none = json!({"status": {"allocation": null, "reservedFor": null}});
+    let (code, answer) = send(&server, "PATCH", &path, MERGE, &none).await;
+    assert_eq!((code, answer["status"].get("devices")), (200, None), "{answer}");
 }
 
 #[tokio::test]

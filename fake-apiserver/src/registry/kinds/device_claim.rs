@@ -20,7 +20,7 @@ use crate::registry::kinds::facts::Facts;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::edit::{items_mut, object_mut};
+use crate::registry::types::edit::{ensure_object, items_mut, object_mut};
 use crate::registry::types::names;
 
 /// Maximum number of requests in a claim, of references to requests, and of results in an allocation.
@@ -74,6 +74,7 @@ impl Strategy for ResourceClaim {
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
             restore_metadata(object, old);
+            drop_deallocated(object, old);
         }
     }
 
@@ -311,6 +312,30 @@ fn validate_device_request(version: KubernetesVersion, request: &Cursor<'_>, err
     }
 }
 
+/// Returns the devices that are allocated to a claim.
+fn allocated(status: &Cursor<'_>) -> BTreeSet<[String; 4]> {
+    let results = status.items("allocation.devices.results");
+    results.map(|it| device_id(&it)).collect()
+}
+
+/// Removes the statuses of devices that this write deallocates, because its client may not know these statuses
+/// (`dropDeallocatedStatusDevices`).
+fn drop_deallocated(object: &mut Object, old: &Object) {
+    let (new, old) = (Cursor::root(object), Cursor::root(old));
+    let (status, before) = (new.at("status"), old.at("status"));
+    let (before, after) = (allocated(&before), allocated(&status));
+    let is_kept = |it: &Cursor<'_>| after.contains(&device_id(it)) || !before.contains(&device_id(it));
+    let kept: Vec<Value> = status.items("devices").filter(is_kept).map(Cursor::to_value).collect();
+    if kept.len() == status.list("devices").len() {
+        return;
+    }
+    let status = ensure_object(object, "status");
+    match kept.is_empty() {
+        true => status.remove("devices"),
+        false => status.insert("devices".into(), kept.into()),
+    };
+}
+
 /// Checks an update of a claim's status (`validateResourceClaimStatusUpdate`).
 fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let status = new.at("status");
@@ -327,7 +352,7 @@ fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
         },
     );
     let allocation = status.at("allocation");
-    let allocated: BTreeSet<[String; 4]> = allocation.items("devices.results").map(|it| device_id(&it)).collect();
+    let allocated = allocated(&status);
     let mut seen = BTreeSet::new();
     for it in status.items("devices") {
         validate_device_status(&it, allocated.contains(&device_id(&it)), errors);
