@@ -117,7 +117,6 @@ async fn sending_an_empty_list_of_rules_again_increments_the_generation(
 }
 
 #[rstest]
-#[case::data_of_a_config_map("configmaps", "data")]
 #[case::binary_data_of_a_config_map("configmaps", "binaryData")]
 #[case::data_of_a_secret("secrets", "data")]
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{causes, post, put, warnings, with};
+use crate::ask::{MERGE, causes, get, post, put, send, warnings, with};
 
 const NAMESPACED: &str = "/namespaces/default";
 
@@ -295,5 +295,192 @@ async fn unknown_fields_of_another_version_cause_warnings() {
     assert_eq!(
         warnings(&ApiServer::start(), path, &scaler).await,
         ["unknown field \"spec.metrics\""]
+    );
+}
+
+/// Returns a Pod template with these annotations.
+fn template(annotations: &Value) -> Value {
+    json!({"metadata": {"labels": {"a": "b"}, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// Returns a Deployment with these annotations.
+fn deployment(annotations: &Value) -> Value {
+    json!({"metadata": {"name": "a", "annotations": annotations},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template(&json!({}))}})
+}
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const ROLLBACK: &str = "deprecated.deployment.rollback.to";
+
+#[rstest]
+#[case("/apis/autoscaling/v1", "scale-up-tolerance")]
+#[case("/apis/autoscaling/v1", "scale-down-tolerance")]
+#[case("/apis/autoscaling/v2", "conditions")]
+#[case("/apis/autoscaling/v2", "metrics")]
+#[case("/apis/autoscaling/v2", "scale-up-tolerance")]
+#[tokio::test]
+async fn annotations_for_fields_of_other_autoscaler_versions_are_dropped(#[case] group: &str, #[case] name: &str) {
+    let server = ApiServer::start();
+    let path = format!("{group}/namespaces/default/horizontalpodautoscalers");
+    let name = format!("autoscaling.alpha.kubernetes.io/{name}");
+    let scaler = with(
+        &kind("HorizontalPodAutoscaler").1,
+        &json!({"apiVersion": null, "metadata": {"annotations": {name.as_str(): "[]", "a": "b"}}}),
+    );
+    let (code, made) = post(&server, &path, &scaler).await;
+    assert_eq!(code, 201, "{made}");
+    for version in ["v1", "v2"] {
+        let path = format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a");
+        let annotations = get(&server, &path).await.1["metadata"]["annotations"].clone();
+        assert_eq!(annotations["a"], "b");
+        assert_ne!(annotations[&name], "[]", "{annotations}");
+    }
+}
+
+#[tokio::test]
+async fn claim_templates_of_a_stateful_set_always_have_the_kind_of_claims() {
+    let server = ApiServer::start();
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    let claim = json!({"kind": "Other", "apiVersion": "core/v1", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let set = json!({"metadata": {"name": "a"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
+        "template": template(&json!({})), "volumeClaimTemplates": [claim]}});
+    let (code, made) = post(&server, path, &set).await;
+    assert_eq!(code, 201, "{made}");
+    let first = &made["spec"]["volumeClaimTemplates"][0];
+    assert_eq!(
+        (&first["kind"], &first["apiVersion"]),
+        (&json!("PersistentVolumeClaim"), &json!("v1"))
+    );
+    let (code, same) = put(&server, &format!("{path}/a"), &set).await;
+    assert_eq!(
+        (code, &same["metadata"]["resourceVersion"]),
+        (200, &made["metadata"]["resourceVersion"]),
+        "{same}"
+    );
+}
+
+#[rstest]
+#[case::empty("", &Value::Null)]
+#[case::sign("+3", &json!("3"))]
+#[case::zero("03", &json!("3"))]
+#[tokio::test]
+async fn rollback_annotation_of_a_deployment_is_printed_as_a_number(#[case] text: &str, #[case] expected: &Value) {
+    let (code, made) = post(
+        &ApiServer::start(),
+        DEPLOYMENTS,
+        &deployment(&json!({ ROLLBACK: text })),
+    )
+    .await;
+    assert_eq!(
+        (code, &made["metadata"]["annotations"][ROLLBACK]),
+        (201, expected),
+        "{made}"
+    );
+}
+
+#[rstest]
+#[case(
+    "x",
+    "Deployment in version \"v1\" cannot be handled as a Deployment: failed to parse \
+    annotation[deprecated.deployment.rollback.to]=x as int64: strconv.ParseInt: parsing \"x\": invalid syntax"
+)]
+#[case("-1", "spec.rollback.version: Invalid value: -1: must be greater than or equal to 0")]
+#[tokio::test]
+async fn invalid_rollback_annotation_of_a_deployment_is_refused(#[case] text: &str, #[case] expected: &str) {
+    let answer = post(
+        &ApiServer::start(),
+        DEPLOYMENTS,
+        &deployment(&json!({ ROLLBACK: text })),
+    )
+    .await;
+    assert_eq!(causes(&answer), [expected]);
+}
+
+/// In kube-apiserver, the annotation is a field of the spec.
+#[tokio::test]
+async fn status_write_keeps_the_rollback_annotation_of_a_deployment() {
+    let server = ApiServer::start();
+    post(&server, DEPLOYMENTS, &deployment(&json!({ ROLLBACK: "1" }))).await;
+    let status = format!("{DEPLOYMENTS}/a/status");
+    for change in [json!("2"), Value::Null] {
+        let patch = json!({"metadata": {"annotations": {ROLLBACK: change}}});
+        let (_, answer) = send(&server, "PATCH", &status, MERGE, &patch).await;
+        assert_eq!(answer["metadata"]["annotations"][ROLLBACK], "1", "{answer}");
+    }
+}
+
+/// An absent map is defaulted to an empty one, unlike `binaryData` and the data of Secrets.
+#[tokio::test]
+async fn data_of_an_immutable_config_map_may_become_an_empty_map() {
+    let server = ApiServer::start();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"metadata": {"name": "a"}, "immutable": true, "binaryData": {"a": "AAEC"}});
+    let (_, made) = post(&server, path, &map).await;
+    let (code, same) = put(&server, &format!("{path}/a"), &with(&map, &json!({"data": {}}))).await;
+    assert_eq!(code, 200, "{same}");
+    assert_eq!(same["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn legacy_annotations_of_init_containers_are_dropped() {
+    let server = ApiServer::start();
+    for name in ["init-containers", "init-container-statuses"] {
+        let annotations = json!({format!("pod.beta.kubernetes.io/{name}"): "[]",
+            format!("pod.alpha.kubernetes.io/{name}"): "[]", "a": "b"});
+        let pod = with(&template(&annotations), &json!({"metadata": {"name": name}}));
+        let (code, made) = post(&server, "/api/v1/namespaces/default/pods", &pod).await;
+        assert_eq!(
+            (code, &made["metadata"]["annotations"]),
+            (201, &json!({"a": "b"})),
+            "{made}"
+        );
+        let mut owner = deployment(&json!({}));
+        owner["metadata"]["name"] = name.into();
+        owner["spec"]["template"] = template(&annotations);
+        let (code, made) = post(&server, DEPLOYMENTS, &owner).await;
+        let kept = &made["spec"]["template"]["metadata"]["annotations"];
+        assert_eq!((code, kept), (201, &json!({"a": "b"})), "{made}");
+    }
+}
+
+#[tokio::test]
+async fn dropped_topology_of_endpoints_increments_the_generation() {
+    let server = ApiServer::start();
+    let (path, object) = kind("EndpointSlice");
+    let (_, made) = post(&server, &path, &with(&object, &endpoints("IPv4", &["10.0.0.1"]))).await;
+    let mut changed = made.clone();
+    changed["endpoints"][0]["deprecatedTopology"] = json!({"a": "b"});
+    let (code, written) = put(&server, &format!("{path}/a"), &changed).await;
+    assert_eq!(
+        (code, &written["metadata"]["generation"]),
+        (200, &json!(2)),
+        "{written}"
+    );
+    assert!(written["endpoints"][0].get("deprecatedTopology").is_none(), "{written}");
+}
+
+const EMPTY_SELECTOR: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
+
+#[rstest]
+#[case::none(json!({"matchExpressions": [{"key": EMPTY_SELECTOR, "operator": "Exists"}]}), None)]
+#[case::with_another_label(json!({"matchLabels": {"a": "b"},
+    "matchExpressions": [{"key": EMPTY_SELECTOR, "operator": "DoesNotExist"}]}), Some(json!({"matchLabels": {"a": "b"}})))]
+#[case::with_another_expression(json!({"matchExpressions": [{"key": EMPTY_SELECTOR, "operator": "Exists"},
+    {"key": "a", "operator": "Exists"}]}), Some(json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]})))]
+#[case::any(json!({"matchExpressions": [{"key": EMPTY_SELECTOR, "operator": "DoesNotExist"}]}), Some(json!({})))]
+#[tokio::test]
+async fn label_for_empty_selectors_of_disruption_budgets_is_dropped(
+    #[case] selector: Value,
+    #[case] expected: Option<Value>,
+) {
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"metadata": {"name": "a"}, "spec": {"minAvailable": 1, "selector": selector}});
+    let (code, made) = post(&ApiServer::start(), path, &budget).await;
+    assert_eq!(
+        (code, &made["spec"]["selector"]),
+        (201, &expected.unwrap_or(selector)),
+        "{made}"
     );
 }

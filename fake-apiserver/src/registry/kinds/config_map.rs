@@ -4,7 +4,7 @@ use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::hidden::Hidden;
+use crate::registry::types::hidden::{self, Hidden};
 use crate::registry::types::names;
 
 /// Maximum total size of the values of one ConfigMap or Secret, in bytes.
@@ -36,7 +36,9 @@ impl Strategy for ConfigMap {
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        validate_immutable(object, old, &["data", "binaryData"], context.hidden, errors);
+        // An absent `data` is defaulted to an empty map (`SetDefaults_ConfigMap`).
+        let fields = [("data", &hidden::NONE), ("binaryData", context.hidden)];
+        validate_immutable(object, old, &fields, errors);
         self.validate(object, errors);
     }
 }
@@ -52,14 +54,9 @@ pub(crate) fn decoded_length(text: &str) -> usize {
     text.len() / 4 * 3 + (text.len() % 4).saturating_sub(1)
 }
 
-/// Checks that `fields` do not change once `immutable` is set (rule C8).
-pub(crate) fn validate_immutable(
-    object: &Object,
-    old: &Object,
-    fields: &[&str],
-    hidden: &Hidden,
-    errors: &mut FieldErrors,
-) {
+/// Checks that `fields` do not change once `immutable` is set (rule C8). The facts about the body determine if an empty
+/// map differs from an absent one.
+pub(crate) fn validate_immutable(object: &Object, old: &Object, fields: &[(&str, &Hidden)], errors: &mut FieldErrors) {
     let (object, old) = (Cursor::root(object), Cursor::root(old));
     if old.flag("immutable") != Some(true) {
         return;
@@ -68,14 +65,14 @@ pub(crate) fn validate_immutable(
     if object.flag("immutable") != Some(true) {
         errors.forbidden(object.at("immutable"), text);
     }
-    for field in fields {
+    for (field, hidden) in fields {
         let is_changed = match object.is_empty(field) && old.is_empty(field) {
             // Go compares with `reflect.DeepEqual`, for which an empty map differs from an absent one.
             true => hidden.has_emptied(field),
             false => !object.same(&old, field),
         };
         if is_changed {
-            errors.forbidden(object.at(field), text);
+            errors.forbidden(object.at(*field), text);
         }
     }
 }

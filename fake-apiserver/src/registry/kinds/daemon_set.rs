@@ -1,7 +1,5 @@
 //! The strategy of DaemonSets.
 
-use std::num::IntErrorKind;
-
 use super::deployment::unsupported_strategy;
 use super::facts::{Facts, Generation};
 use super::pod::defaults::default_template;
@@ -9,10 +7,11 @@ use super::pod::validation::Template;
 use super::pod::warnings;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{
-    Selection, default_conditions, number_or_percent, unchanged_selector, validate_always, validate_at_most_all,
-    validate_collisions, validate_counts, validate_number_or_percent, validate_selected, wrong_selector,
+    Selection, default_conditions, number_or_percent, parse_int_error, unchanged_selector, validate_always,
+    validate_at_most_all, validate_collisions, validate_counts, validate_number_or_percent, validate_selected,
+    wrong_selector,
 };
-use crate::api::field::{FieldErrors, quote};
+use crate::api::field::FieldErrors;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
@@ -120,15 +119,6 @@ impl Strategy for DaemonSetStrategy {
 
 fn has_new_template(object: &Object, old: &Object) -> bool {
     !Cursor::root(object).same(&Cursor::root(old), "spec.template")
-}
-
-/// Returns the error of Go's `strconv.ParseInt` for a 64-bit integer.
-fn parse_int_error(text: &str) -> Option<String> {
-    let why = match text.parse::<i64>().err()?.kind() {
-        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-        _ => "invalid syntax",
-    };
-    Some(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
 }
 
 fn template_generation(object: &Object) -> i64 {

@@ -5,15 +5,19 @@ use super::pod::defaults::default_template;
 use super::pod::{go_struct, warnings};
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{
-    default_conditions, number_or_percent, unchanged_selector, validate_at_most_all, validate_available,
-    validate_collisions, validate_counts, validate_number_or_percent, validate_parts, validate_selector,
-    validate_template,
+    default_conditions, number_or_percent, parse_int_error, unchanged_selector, validate_at_most_all,
+    validate_available, validate_collisions, validate_counts, validate_number_or_percent, validate_parts,
+    validate_selector, validate_template,
 };
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::api::json::json;
 use crate::api::object::Object;
+use crate::registry::types::check::NEGATIVE;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object};
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, remove_annotations};
+
+/// Annotation that replaces the former field `spec.rollbackTo.revision`.
+const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 /// The strategy of Deployments.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ impl Strategy for DeploymentStrategy {
     }
 
     fn default(&self, object: &mut Object) {
+        let revision = rollback(object);
+        set_rollback(object, revision);
         let spec = ensure_object(object, "spec");
         default_value(spec, "replicas", 1);
         default_template(spec);
@@ -46,6 +52,15 @@ impl Strategy for DeploymentStrategy {
         );
     }
 
+    /// Returns the error for an invalid rollback annotation (`Convert_v1_Deployment_To_apps_Deployment`).
+    fn conversion_error(&self, object: &Object) -> Option<String> {
+        let object = Cursor::root(object);
+        let annotations = object.at("metadata.annotations");
+        let text = annotations.entry(ROLLBACK).as_text().to_owned();
+        let why = (!text.is_empty()).then(|| parse_int_error(&text))??;
+        Some(format!("failed to parse annotation[{ROLLBACK}]={text} as int64: {why}"))
+    }
+
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".into(), json!({}));
     }
@@ -55,11 +70,13 @@ impl Strategy for DeploymentStrategy {
             && let Some(old_meta) = old.metadata()
         {
             copy_field(old_meta, object.metadata_mut(), "labels");
+            // In kube-apiserver, this annotation is a field of the spec.
+            set_rollback(object, rollback(old));
         }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validate_spec(&Cursor::root(object).at("spec"), errors);
+        validate_spec(&Cursor::root(object).at("spec"), rollback(object), errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
@@ -84,13 +101,33 @@ impl Strategy for DeploymentStrategy {
     }
 }
 
-fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+/// Returns the revision of the rollback annotation.
+fn rollback(object: &Object) -> Option<i64> {
+    let object = Cursor::root(object);
+    let annotations = object.at("metadata.annotations");
+    annotations.entry(ROLLBACK).as_text().parse().ok()
+}
+
+fn set_rollback(object: &mut Object, revision: Option<i64>) {
+    match revision {
+        Some(revision) => {
+            let annotations = ensure_object(object.metadata_mut(), "annotations");
+            annotations.insert(ROLLBACK.into(), revision.to_string().into());
+        }
+        None => remove_annotations(object.metadata_mut(), &[ROLLBACK]),
+    }
+}
+
+fn validate_spec(spec: &Cursor<'_>, rollback: Option<i64>, errors: &mut FieldErrors) {
     spec.at("replicas").check_not_negative(errors);
     validate_selector(&spec.at("selector"), "deployment", errors);
     validate_template(spec, "ReplicaSet", errors);
     validate_rollout(&spec.at("strategy"), errors);
     spec.at("minReadySeconds").check_not_negative(errors);
     spec.at("revisionHistoryLimit").check_not_negative(errors);
+    if let Some(revision) = rollback.filter(|it| *it < 0) {
+        errors.invalid(spec.at("rollback.version"), revision, NEGATIVE);
+    }
     let deadline = spec.at("progressDeadlineSeconds");
     deadline.check_not_negative(errors);
     if let Some(seconds) = deadline.integer("")

@@ -36,6 +36,7 @@ impl Strategy for EndpointSlice {
     fn facts(&self) -> &Facts {
         &Facts {
             generation: Generation::FromCreate,
+            compares_dropped_fields: true,
             ..Facts::DEFAULT
         }
     }

@@ -5,10 +5,11 @@ use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{validate_at_most_all, validate_number_or_percent};
 use crate::api::field::FieldErrors;
+use crate::api::json::Value;
 use crate::api::object::Object;
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::edit::copy_field;
+use crate::registry::types::edit::{copy_field, object_mut};
 use crate::registry::types::labels;
 
 /// The strategy of PodDisruptionBudgets.
@@ -22,6 +23,10 @@ impl Strategy for PodDisruptionBudget {
             generation: Generation::FromCreate,
             ..Facts::DEFAULT
         }
+    }
+
+    fn default(&self, object: &mut Object) {
+        drop_empty_selector_label(object);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -66,6 +71,30 @@ impl Strategy for PodDisruptionBudget {
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             status.at(field).check_not_negative(errors);
         }
+    }
+}
+
+/// Removes requirements for the label with which `v1beta1` represents a selector of all or of no Pods, unless the
+/// selector only requires its existence (`Convert_v1_PodDisruptionBudget_To_policy_PodDisruptionBudget`).
+fn drop_empty_selector_label(object: &mut Object) {
+    const SELECTOR: &str = "spec.selector";
+    const LABEL: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
+    let read = Cursor::root(object);
+    let selector = read.at(SELECTOR);
+    let requirements = selector.list("matchExpressions");
+    let is_of_label = |it: &Value| it.get("key").is_some_and(|key| key == LABEL);
+    let is_existence = |it: &Value| it.get("operator").is_some_and(|it| it == "Exists") && it.get("values").is_none();
+    let selects_none =
+        selector.is_empty("matchLabels") && matches!(requirements, [it] if is_of_label(it) && is_existence(it));
+    if selects_none || !requirements.iter().any(is_of_label) {
+        return;
+    }
+    let kept: Vec<Value> = requirements.iter().filter(|it| !is_of_label(it)).cloned().collect();
+    if let Some(selector) = object_mut(object, SELECTOR) {
+        match kept.is_empty() {
+            true => selector.remove("matchExpressions"),
+            false => selector.insert("matchExpressions".into(), kept.into()),
+        };
     }
 }
 

@@ -63,7 +63,7 @@ impl Strategy for Secret {
         Cursor::root(object)
             .at("type")
             .check_text_unchanged(&old_type.at("type"), errors);
-        validate_immutable(object, old, &["data"], context.hidden, errors);
+        validate_immutable(object, old, &[("data", context.hidden)], errors);
         self.validate(object, errors);
     }
 

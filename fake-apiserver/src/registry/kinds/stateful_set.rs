@@ -142,8 +142,9 @@ fn default_spec(version: KubernetesVersion, spec: &mut Map) {
     default_value(spec, "replicas", 1);
     default_template(spec);
     for claim in items_mut(spec, "volumeClaimTemplates") {
-        default_text(claim, "kind", "PersistentVolumeClaim");
-        default_text(claim, "apiVersion", "v1");
+        // Other values are ignored, also if they are stored (`Convert_v1_StatefulSetSpec_To_apps_StatefulSetSpec`).
+        claim.insert("kind".into(), "PersistentVolumeClaim".into());
+        claim.insert("apiVersion".into(), "v1".into());
         default_object(claim, "metadata");
         default_claim_spec(ensure_object(claim, "spec"));
         default_text(ensure_object(claim, "status"), "phase", "Pending");

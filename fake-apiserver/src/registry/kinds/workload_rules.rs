@@ -1,8 +1,10 @@
 //! Rules shared by workloads: selectors, templates, replica counts, and numbers or percentages.
 
+use std::num::IntErrorKind;
+
 use super::metadata::invalid_printed;
 use super::pod::validation::Template;
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, quote};
 use crate::api::json::{Map, Value};
 use crate::registry::types::check::{IMMUTABLE, NEGATIVE};
 use crate::registry::types::cursor::Cursor;
@@ -12,6 +14,15 @@ use crate::registry::types::names;
 
 /// Error for a template with labels that the selector does not match.
 const MISMATCH: &str = "`selector` does not match template `labels`";
+
+/// Returns the error of Go's `strconv.ParseInt` for a 64-bit integer.
+pub(super) fn parse_int_error(text: &str) -> Option<String> {
+    let why = match text.parse::<i64>().err()?.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    Some(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
+}
 
 /// A parsed label selector.
 pub(crate) enum Selection<'a> {

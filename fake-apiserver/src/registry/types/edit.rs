@@ -72,6 +72,19 @@ pub(crate) fn default_object(map: &mut Map, field: &str) {
     default_value(map, field, Map::new());
 }
 
+/// Removes annotations from `metadata`, and the field with all annotations if none remain.
+pub(crate) fn remove_annotations(metadata: &mut Map, keys: &[&str]) {
+    let annotations = metadata.get("annotations").and_then(Value::as_object);
+    if !annotations.is_some_and(|it| keys.iter().any(|key| it.contains_key(*key))) {
+        return;
+    }
+    let annotations = ensure_object(metadata, "annotations");
+    annotations.retain(|key, _| !keys.contains(&key.as_str()));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
 /// Copies `field` from `from` to `to`, or removes it if `from` does not have it.
 pub(crate) fn copy_field(from: &Map, to: &mut Map, field: &str) {
     match from.get(field) {

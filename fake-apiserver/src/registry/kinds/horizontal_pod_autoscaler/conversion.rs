@@ -5,10 +5,12 @@ use super::{V1, V2, cpu_metric};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::edit::ensure_object;
+use crate::registry::types::edit::{ensure_object, remove_annotations};
 
 pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const SCALE_DOWN_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-down-tolerance";
+const SCALE_UP_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-up-tolerance";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
@@ -211,7 +213,22 @@ pub(super) fn to_v2(object: &mut Object) {
             status.insert("conditions".into(), conditions);
         }
     }
+    drop_annotations(object);
     object.insert("apiVersion".into(), V2.into());
+}
+
+/// Drops the annotations that represent fields of `v2` in other versions
+/// (`DropRoundTripHorizontalPodAutoscalerAnnotations`).
+pub(super) fn drop_annotations(object: &mut Object) {
+    let keys = [
+        METRICS,
+        BEHAVIOR,
+        CURRENT_METRICS,
+        CONDITIONS,
+        SCALE_DOWN_TOLERANCE,
+        SCALE_UP_TOLERANCE,
+    ];
+    remove_annotations(object.metadata_mut(), &keys);
 }
 
 fn take_annotation(object: &mut Object, key: &str) -> Option<Value> {

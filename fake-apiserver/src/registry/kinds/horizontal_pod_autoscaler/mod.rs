@@ -49,6 +49,7 @@ impl Strategy for HorizontalPodAutoscaler {
         default_value(spec, "minReplicas", 1);
         if !is_v1 {
             default_v2(spec);
+            conversion::drop_annotations(object);
         } else if !spec.contains_key(TARGET) && !has_metrics {
             spec.insert(TARGET.into(), 80.into());
         }

@@ -5,10 +5,24 @@ use crate::api::json::{Map, SmolStr, Value};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::{
     default_nonzero, default_object, default_text, default_value, ensure_object, items_mut, object_mut,
+    remove_annotations,
 };
 
 /// The lists of containers of a pod spec.
 pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Annotations that old clients set in addition to `spec.initContainers` and its statuses.
+const OF_INIT_CONTAINERS: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+/// Drops legacy annotations of a Pod or template (`dropInitContainerAnnotations`).
+pub(crate) fn drop_legacy_annotations(metadata: &mut Map) {
+    remove_annotations(metadata, &OF_INIT_CONTAINERS);
+}
 
 /// Fills in the defaults of `template` in a workload's spec. Creates the template if it is absent.
 pub(crate) fn default_template(spec: &mut Map) {
@@ -21,7 +35,7 @@ pub(crate) fn default_template_if_set(spec: &mut Map) {
     let Some(template) = object_mut(spec, "template") else {
         return;
     };
-    default_object(template, "metadata");
+    drop_legacy_annotations(ensure_object(template, "metadata"));
     default_pod_spec(ensure_object(template, "spec"));
 }
 
