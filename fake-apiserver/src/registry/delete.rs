@@ -29,6 +29,16 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Maximum number of attempts to delete an object that keeps changing.
 const TRIES: usize = 8;
 
+/// A request to delete an object, as admission sees it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    row: &'a Row,
+    info: &'a RequestInfo,
+    user: &'a UserInfo,
+    options: &'a DeleteOptions,
+    remarks: &'a Remarks,
+}
+
 /// Result of one attempt to delete an object.
 pub(super) enum Deletion {
     Answered {
@@ -77,15 +87,22 @@ impl Registry {
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
         let key = Key::new(&info.namespace, &info.name);
+        let asked = user.map(|user| Asked {
+            row,
+            info,
+            user,
+            options,
+            remarks,
+        });
+        let asked = asked.filter(|_| self.admission.may_refuse_deletion(row));
         warn_of_orphans(row, options, &remarks.warnings);
         for _ in 0..TRIES {
             let Some(stored) = self.reader.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
             };
             self.reader.convert_stored(row, std::slice::from_ref(&stored)).await?;
-            if let Some(user) = user {
-                self.admit_deletion((row, info), &stored, user, options, remarks)
-                    .await?;
+            if let Some(asked) = asked {
+                self.admit_deletion(asked, &stored).await?;
             }
             let Some(done) = self.delete_once(row, &stored, options)? else {
                 continue;
@@ -97,7 +114,7 @@ impl Registry {
                     if !self.removal_delay.is_zero() {
                         tokio::time::sleep(self.removal_delay).await;
                     }
-                    (self.finish_marked(row, marked, object), true)
+                    (self.finish_marked(row, asked, marked, object).await?, true)
                 }
             };
             let mut written = Written::updated(answer);
@@ -138,17 +155,8 @@ impl Registry {
     }
 
     /// Calls admission for a deletion, unless the deletion is forbidden or already in progress.
-    async fn admit_deletion(
-        &self,
-        (row, info): (&Row, &RequestInfo),
-        stored: &Stored,
-        user: &UserInfo,
-        options: &DeleteOptions,
-        remarks: &Remarks,
-    ) -> Result<(), Status> {
-        if !self.admission.may_refuse_deletion(row) {
-            return Ok(());
-        }
+    async fn admit_deletion(&self, asked: Asked<'_>, stored: &Stored) -> Result<(), Status> {
+        let Asked { row, options, .. } = asked;
         options.check_preconditions(row, stored)?;
         let old = self.reader.decode(row, stored);
         let mut in_storage = old.clone();
@@ -158,7 +166,13 @@ impl Registry {
         {
             return Ok(());
         }
-        let mut attributes = Attributes::of_delete((row, info), user, options, old, remarks);
+        self.admit_old(asked, old).await
+    }
+
+    /// Calls admission for the deletion of this object.
+    async fn admit_old(&self, asked: Asked<'_>, old: Object) -> Result<(), Status> {
+        let resource = (asked.row, asked.info);
+        let mut attributes = Attributes::of_delete(resource, asked.user, asked.options, old, asked.remarks);
         self.admission.admit(&mut attributes).await?;
         self.admission.check_admitted(&attributes).await
     }
@@ -210,19 +224,31 @@ impl Registry {
     }
 
     /// Removes an object that was marked for deletion, even if it has changed since then. A new object with the same
-    /// name is kept. Returns the response for `object`, even if it was already removed.
-    fn finish_marked(&self, row: &Row, mut marked: Arc<Stored>, object: Object) -> Answer {
-        loop {
+    /// name is kept. Returns the response for `object`, even if it was already removed. As in kube-apiserver, each of
+    /// the two writes of a deletion is admitted (`Store.Delete`), so a refusal leaves the object marked.
+    async fn finish_marked(
+        &self,
+        row: &Row,
+        asked: Option<Asked<'_>>,
+        mut marked: Arc<Stored>,
+        object: Object,
+    ) -> Result<Answer, Status> {
+        let current = |marked: &Stored| {
+            let found = self.reader.store.get(&row.storage, &marked.key);
+            found.filter(|it| it.body.uid == marked.body.uid)
+        };
+        while let Some(found) = current(&marked) {
+            marked = found;
+            if let Some(asked) = asked {
+                self.admit_old(asked, self.reader.decode(row, &marked)).await?;
+            }
             match self.remove(row, &marked) {
-                Ok(revision) => return self.deleted(row, object, revision),
-                Err(StoreError::Stale) => match self.reader.store.get(&row.storage, &marked.key) {
-                    Some(newer) if newer.body.uid == marked.body.uid => marked = newer,
-                    _ => break,
-                },
+                Ok(revision) => return Ok(self.deleted(row, object, revision)),
+                Err(StoreError::Stale) => {}
                 Err(StoreError::NotFound | StoreError::Exists(_)) => break,
             }
         }
-        self.deleted(row, object, marked.revision)
+        Ok(self.deleted(row, object, marked.revision))
     }
 
     fn as_it_is(&self, row: &Row, stored: &Stored) -> Answer {
@@ -434,9 +460,7 @@ impl DeleteOptions {
         }
         Ok(())
     }
-}
 
-impl DeleteOptions {
     /// Same as [`check_preconditions`](DeleteOptions::check_preconditions), for kinds that the first delete only marks.
     /// Their registry in kube-apiserver has different messages.
     fn check_preconditions_of_marked(&self, row: &Row, stored: &Stored) -> Result<(), Status> {

@@ -399,3 +399,46 @@ async fn p5_match_condition_error_contains_the_name_of_the_object() {
         (403, format!("configmaps \"a\" is forbidden: {why}").as_str())
     );
 }
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod() -> Value {
+    json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// A Pod without a node is marked with a grace period of 0 seconds, and then removed.
+#[tokio::test(start_paused = true)]
+async fn deletion_without_a_grace_period_is_admitted_before_the_mark_and_before_the_removal() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let more = json!({"rules": [rule("DELETE", "", "v1", "pods")]});
+    configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
+    assert_eq!(post(&server, PODS, pod()).await.code, 201);
+    assert_eq!(
+        ask(&server, Method::DELETE, &format!("{PODS}/a"), Value::Null)
+            .await
+            .code,
+        200
+    );
+    let asked = asked.lock().expect("the lock is not poisoned");
+    let requests: Vec<&Value> = asked.iter().map(|(_, review)| &review["request"]).collect();
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    assert_ne!(requests[0]["uid"], requests[1]["uid"]);
+    let grace = |it: &Value| it["oldObject"]["metadata"]["deletionGracePeriodSeconds"].clone();
+    assert_eq!((grace(requests[0]), grace(requests[1])), (Value::Null, json!(0)));
+}
+
+#[cfg(feature = "cel")]
+#[tokio::test(start_paused = true)]
+async fn pod_whose_removal_is_denied_remains_marked() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let more = json!({"rules": [rule("DELETE", "", "v1", "pods")],
+        "matchConditions": [{"name": "c", "expression": "has(oldObject.metadata.deletionTimestamp)"}]});
+    configure(&server, "Validating", "v", &[("v.example.com", "/deny", more)]).await;
+    assert_eq!(post(&server, PODS, pod()).await.code, 201);
+    let denied = ask(&server, Method::DELETE, &format!("{PODS}/a"), Value::Null).await;
+    assert_eq!(denied.code, 400, "{}", denied.body);
+    let kept = ask(&server, Method::GET, &format!("{PODS}/a"), Value::Null).await;
+    assert_eq!(kept.body["metadata"]["deletionGracePeriodSeconds"], 0, "{}", kept.body);
+}
