@@ -139,7 +139,10 @@ impl Registry {
         remarks: &Remarks,
     ) -> Result<ListPage, Status> {
         warn_of_orphans(row, options, &remarks.warnings);
-        let page = self.reader.list(row, info, list).await?;
+        // kube-apiserver lists the collection in pages, so a list with a resourceVersion shows exactly this version.
+        let mut list = list.clone();
+        list.limit = Some(list.limit).filter(|it| *it > 0).unwrap_or(usize::MAX);
+        let page = self.reader.list(row, info, &list).await?;
         for stored in page.items.iter() {
             let info = RequestInfo {
                 namespace: stored.key.namespace().to_owned(),

@@ -258,6 +258,21 @@ async fn delete_compares_the_preconditions_in_the_query(#[case] path: &str, #[ca
     assert_eq!(code, 200, "a body replaces the query");
 }
 
+/// kube-apiserver deletes a collection in pages, and a page at a version shows exactly this version.
+#[tokio::test]
+async fn collection_is_deleted_as_it_was_at_the_version_of_the_list() {
+    let server = ApiServer::start();
+    let (_, made) = post(&server, MAPS, &config_map("a", json!({}))).await;
+    post(&server, MAPS, &config_map("b", json!({}))).await;
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let path = format!("{MAPS}?resourceVersion={version}");
+    let (code, deleted) = send(&server, "DELETE", &path, "application/json", &json!({})).await;
+    assert_eq!(code, 200, "{deleted}");
+    assert_eq!(deleted["items"].as_array().map(Vec::len), Some(1), "{deleted}");
+    assert_eq!(get(&server, &format!("{MAPS}/a")).await.0, 404);
+    assert_eq!(get(&server, &format!("{MAPS}/b")).await.0, 200);
+}
+
 #[tokio::test]
 async fn delete_refuses_an_empty_propagation_policy() {
     let server = ApiServer::start();
