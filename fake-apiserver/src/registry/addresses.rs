@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::storage::{Key, Stored};
 
 /// Storage name of Services.
-const SERVICES: &str = "services";
+pub(super) const SERVICES: &str = "services";
 
 /// Field manager of the server's own writes.
 const SERVER: &str = "kube-apiserver";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Registry;
+use super::addresses::SERVICES;
 use super::own_loops::OwnLoops;
 use super::registrations::API_SERVICES;
 use super::scheme::{CRDS, Row};
@@ -46,11 +47,26 @@ impl Registry {
         let revision = self.writer.remove(row, old)?;
         self.signal(row, &old.key);
         self.sync_addresses(row, Some(old), &old.key);
+        self.delete_endpoints_of(row, &old.key);
         if row.is_custom() {
             self.definitions.instance_removed(&self.deletes());
             self.sync_registrations();
         }
         Ok(revision)
+    }
+
+    /// Deletes the Endpoints of a Service that was removed, as the Service's registry in kube-apiserver does
+    /// (`afterDelete`), so that a new Service never has the old addresses.
+    fn delete_endpoints_of(&self, row: &Row, key: &Key) {
+        if *row.storage != *SERVICES {
+            return;
+        }
+        let Some(endpoints) = self.reader.scheme().lookup("", "v1", "endpoints") else {
+            return;
+        };
+        if let Some(stored) = self.reader.store.get(&endpoints.storage, key) {
+            self.deletes()(&endpoints, &stored);
+        }
     }
 
     /// Removes expired Events, oldest first, and returns the next expiry time.
@@ -71,10 +87,9 @@ impl Registry {
         leases.first()
     }
 
-    /// Returns a function that deletes one object of a CRD that is being deleted. If the object has changed in the
-    /// meantime, the function deletes the new version, because the other write does not start the deletion of the CRD's
-    /// objects again. Custom resources do not have a grace period, so the object is removed immediately unless it has
-    /// finalizers.
+    /// Returns a function that deletes one object because its CRD or its Service is deleted. If the object has changed
+    /// in the meantime, the function deletes the new version, because an update does not repeat the other deletion.
+    /// These objects do not have a grace period, so they are removed immediately unless they have finalizers.
     fn deletes(&self) -> impl Fn(&Row, &Arc<Stored>) {
         |row, stored| {
             let mut current = Some(Arc::clone(stored));

@@ -257,3 +257,23 @@ async fn ip_address_created_by_a_client_is_reserved() {
                     already allocated";
     assert_eq!(causes(&answer), [expected]);
 }
+
+#[rstest]
+#[case::deletion("", 404)]
+#[case::dry_run("?dryRun=All", 200)]
+#[tokio::test]
+async fn removed_service_takes_its_endpoints_with_it(#[case] query: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let endpoints = "/api/v1/namespaces/default/endpoints";
+    assert_eq!(post(&server, SERVICES, &service(&json!({}))).await.0, 201);
+    for name in ["a", "b"] {
+        assert_eq!(
+            post(&server, endpoints, &json!({"metadata": {"name": name}})).await.0,
+            201
+        );
+    }
+    let (removed, answer) = send(&server, "DELETE", &format!("{SERVICES}/a{query}"), MERGE, &Value::Null).await;
+    assert_eq!(removed, 200, "{answer}");
+    assert_eq!(get(&server, &format!("{endpoints}/a")).await.0, code);
+    assert_eq!(get(&server, &format!("{endpoints}/b")).await.0, 200);
+}
