@@ -13,6 +13,8 @@ pub const ANONYMOUS: &str = "system:anonymous";
 pub const MASTERS: &str = "system:masters";
 /// Prefix of the user names of ServiceAccounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// Key of the ID of the credential in [`UserInfo::extra`].
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// A user. As a request extension, it is the authenticated user, such as the user of a verified client certificate.
 ///

@@ -1,17 +1,33 @@
-//! Reads the user from a client certificate: CN is the name, each O is a group.
+//! Reads the user from a client certificate: CN is the name, each O is a group, and Kubernetes has an OID for the UID.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
 
 use super::der::{SEQUENCE, SET, any_element, element};
-use crate::api::user::UserInfo;
+use crate::api::user::{CREDENTIAL_ID, UserInfo};
 
 /// Tag of `version`, which is absent from certificates of version 1.
 const VERSION: u8 = 0xa0;
 
 /// OID 2.5.4.3
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+/// OID 1.3.6.1.4.1.57683.2
+const UID: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xc2, 0x53, 2];
 /// OID 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// Returns the user of a verified certificate (DER); `None` without a CN.
+/// Returns the credential ID of a certificate, which is its hash.
+fn credential_id(certificate: &[u8]) -> String {
+    let hash = Sha256::digest(certificate);
+    hash.iter().fold("X509SHA256=".to_owned(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}");
+        id
+    })
+}
+
+/// Returns the user of a verified certificate (DER); `None` without a CN, or if the UID is empty or repeated
+/// (`CommonNameUserConversion`).
 pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
     let mut user = UserInfo::default();
     let mut names = subject(certificate)?;
@@ -26,10 +42,14 @@ pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
             match kind {
                 COMMON_NAME => user.name = text,
                 ORGANIZATION => user.groups.push(text),
+                UID if text.is_empty() || !user.uid.is_empty() => return None,
+                UID => user.uid = text,
                 _ => {}
             }
         }
     }
+    user.extra
+        .insert(CREDENTIAL_ID.to_owned(), vec![credential_id(certificate)]);
     (!user.name.is_empty()).then_some(user)
 }
 
@@ -61,6 +81,7 @@ fn from_subject(certificate: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};
+    use rstest::rstest;
 
     use super::*;
 
@@ -84,9 +105,27 @@ mod tests {
         let expected = UserInfo {
             name: "zoë".to_owned(),
             groups: vec!["system:masters".to_owned()],
+            extra: [(CREDENTIAL_ID.to_owned(), vec![credential_id(&der)])].into(),
             ..UserInfo::default()
         };
         assert_eq!(user(&der), Some(expected));
+    }
+
+    #[test]
+    fn credential_id_of_a_certificate_is_its_hash() {
+        let expected = "X509SHA256=ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(credential_id(b"abc"), expected);
+    }
+
+    #[rstest]
+    #[case::one(&["u"], Some("u"))]
+    #[case::empty(&[""], None)]
+    fn certificate_may_contain_one_uid(#[case] uids: &[&str], #[case] expected: Option<&str>) {
+        let oid = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
+        let mut names = vec![(DnType::CommonName, "a")];
+        names.extend(uids.iter().map(|uid| (oid.clone(), *uid)));
+        let found = user(&certificate(&names));
+        assert_eq!(found.as_ref().map(|it| it.uid.as_str()), expected);
     }
 
     #[test]
