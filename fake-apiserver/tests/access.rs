@@ -513,6 +513,43 @@ async fn q2_users_cannot_grant_permissions_they_lack(
     let admin = binding("ClusterRoleBinding", json!({"kind": "User", "name": "dev"}));
     let rules = json!([{"apiGroups": ["*"], "resources": ["roles", "rolebindings"], "verbs": ["create"]}]);
     let mut held = role(rules);
+/// Creates a Pod or Secret, and returns its uid.
+async fn bound_object(server: &ApiServer, kind: &str) -> String {
+    let fields = match kind {
+        "Pod" => json!({"spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}}),
+        _ => json!({}),
+    };
+    let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "namespace": "default"}});
+    object["spec"] = fields["spec"].clone();
+    let path = format!("/api/v1/namespaces/default/{}s", kind.to_lowercase());
+    let _ = Ask::of(server).send("DELETE", &format!("{path}/x"), Value::Null).await;
+    let (code, made) = Ask::of(server).send("POST", &path, object).await;
+    assert_eq!(code, 201, "{made}");
+    made["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+#[rstest]
+#[case("Pod", "pod")]
+#[case("Secret", "secret")]
+#[tokio::test(start_paused = true)]
+async fn token_bound_to_a_recreated_object_is_invalid(#[case] kind: &str, #[case] name: &str) {
+    let server = rbac().start();
+    token(&server, json!({})).await;
+    let old = bound_object(&server, kind).await;
+    let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": "x"}});
+    let (token, _) = token(&server, bound).await;
+    let new = bound_object(&server, kind).await;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let (_, answer) = Ask::of(&server).send("POST", path, review).await;
+    let expected = format!("{name} UID ({new}) does not match service account {name} ref claim ({old})");
+    assert_eq!(
+        answer["status"]["error"],
+        format!("[invalid bearer token, {expected}]"),
+        "{answer}"
+    );
+}
+
     held["kind"] = "ClusterRole".into();
     held["metadata"] = json!({"name": "view"});
     server.load([held, admin]).expect("the objects are valid");

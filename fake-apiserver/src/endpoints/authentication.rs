@@ -149,7 +149,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     match token(&parts.headers) {
         Ok(None) => {}
         Ok(Some(token)) => {
-            return match server.registry.access.judge_token(&token, &[]) {
+            return match server.registry.judge_token(&token, &[]) {
                 TokenVerdict::User(user, _) => Ok(Some(user)),
                 TokenVerdict::Unknown(_) => unknown(),
             };

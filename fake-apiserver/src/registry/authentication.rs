@@ -3,9 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
+use super::Registry;
 use super::reader::Reader;
 use super::tokens::{TokenOptions, Tokens};
+use super::types::edit::ensure_object;
 use crate::api::user::{Anonymous, UserInfo};
+use crate::entropy;
+use crate::storage::Key;
 
 /// Authentication: users, and the tokens of ServiceAccounts.
 #[derive(Debug)]
@@ -61,6 +67,14 @@ impl Authentication {
     }
 }
 
+/// Label of a token Secret with the day of the last use of its token.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+
+/// Length of the day in a time.
+const DAY_CHARS: usize = "2006-01-02".len();
+
+const ONE_DAY: SignedDuration = SignedDuration::from_hours(24);
+
 /// Result of looking up a bearer token.
 pub(crate) enum TokenVerdict {
     /// The token is valid. Contains its user, and the requested audiences for which it is valid.
@@ -69,13 +83,15 @@ pub(crate) enum TokenVerdict {
     Unknown(String),
 }
 
-impl Access {
+impl Registry {
     /// Finds the user of a token: a configured user, a ServiceAccount, or the administrator if unknown tokens are
-    /// accepted. `audiences` are the audiences to check for; if empty, the server's own audiences are used.
+    /// accepted. `audiences` are the audiences to check for; if empty, the server's own audiences are used. A Secret
+    /// that contains the token is labelled with the day of this use.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
-        let own = self.tokens.audiences();
+        let access = &self.access;
+        let own = access.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());
-        if let Some(user) = self.authentication.tokens.get(token) {
+        if let Some(user) = access.authentication.tokens.get(token) {
             // A configured token is valid for the server's own audiences.
             let common: Vec<String> = match audiences {
                 [] => own.to_vec(),
@@ -86,13 +102,40 @@ impl Access {
                 false => TokenVerdict::User(Arc::clone(user), common),
             };
         }
-        match self.token_owner(token, audiences) {
-            Ok(Some(owner)) => TokenVerdict::User(Arc::new(owner.user), owner.audiences),
-            Ok(None) if !self.authentication.is_strict() => {
-                TokenVerdict::User(Arc::clone(&self.authentication.admin), own.to_vec())
+        match access.token_owner(token, audiences) {
+            Ok(Some(owner)) => {
+                if let Some(secret) = &owner.secret {
+                    self.label_used(secret);
+                }
+                TokenVerdict::User(Arc::new(owner.user), owner.audiences)
+            }
+            Ok(None) if !access.authentication.is_strict() => {
+                TokenVerdict::User(Arc::clone(&access.authentication.admin), own.to_vec())
             }
             Ok(None) => unknown(),
             Err(why) => TokenVerdict::Unknown(format!("[invalid bearer token, {why}]")),
         }
+    }
+    /// Labels a token Secret with the current day, unless it already has this label (`patchSecretWithLastUsedDate`).
+    fn label_used(&self, secret: &Key) {
+        let Some(row) = self.reader.scheme().lookup("", "v1", "secrets") else {
+            return;
+        };
+        let Some(stored) = self.reader.store.get(&row.storage, secret) else {
+            return;
+        };
+        let now = self.reader.entropy.now();
+        let day = |time: Timestamp| entropy::seconds(time).chars().take(DAY_CHARS).collect::<String>();
+        let (today, tomorrow) = (day(now), day(now.saturating_add(ONE_DAY).unwrap_or(now)));
+        let old = self.reader.decode(&row, &stored);
+        if old
+            .labels()
+            .any(|label| label == (LAST_USED, &*today) || label == (LAST_USED, &*tomorrow))
+        {
+            return;
+        }
+        let mut next = old.clone();
+        ensure_object(next.metadata_mut(), "labels").insert(LAST_USED.into(), today.into());
+        self.update_own(&row, &stored, &old, next);
     }
 }

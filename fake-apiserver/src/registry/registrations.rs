@@ -144,6 +144,11 @@ impl Registry {
     fn update_registration(&self, row: &Row, stored: &Stored, old: &Object, spec: Value) {
         let mut next = old.clone();
         next.insert("spec".into(), spec);
+        self.update_own(row, stored, old, next);
+    }
+
+    /// Replaces a stored object in a write by the server itself, unless the object has changed in the meantime.
+    pub(super) fn update_own(&self, row: &Row, stored: &Stored, old: &Object, mut next: Object) {
         self.own(row, Some(old), &mut next, SERVER);
         if let Ok(codec::Encoded { body, .. }) = codec::encode(row, &next) {
             let _ = self.replace(row, stored, body);

@@ -7,7 +7,8 @@ use super::authentication::Access;
 use super::tokens::LEGACY_ISSUER;
 use crate::api::json::Value;
 use crate::api::object::Object;
-use crate::api::user::UserInfo;
+use crate::api::user::{CREDENTIAL_ID, UserInfo};
+use crate::storage::Key;
 
 /// Time for which a token is accepted before its validity begins, after it has expired, and after the deletionTimestamp
 /// of a bound object, to allow for clock skew.
@@ -19,6 +20,8 @@ pub(crate) struct TokenOwner {
     pub(crate) user: UserInfo,
     /// The requested audiences for which the token is valid.
     pub(crate) audiences: Vec<String>,
+    /// The Secret that contains the token, if it is not from a TokenRequest.
+    pub(crate) secret: Option<Key>,
 }
 
 impl Access {
@@ -51,13 +54,13 @@ impl Access {
             return Err(format!("service account UID ({found}) does not match claim ({uid})"));
         }
         if self.is_long_gone(&account) {
-            return Err(INVALIDATED.to_owned());
+            return Err(format!("service account {namespace}/{name} has been deleted"));
         }
         let mut user = UserInfo::service_account(namespace, name);
         uid.clone_into(&mut user.uid);
         let credential = format!("JTI={}", at("/jti"));
-        add(&mut user, "credential-id", &credential);
-        for kind in ["node", "pod", "secret"] {
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![credential]);
+        for kind in ["secret", "pod", "node"] {
             let (name, uid) = (
                 at(&format!("/kubernetes.io/{kind}/name")),
                 at(&format!("/kubernetes.io/{kind}/uid")),
@@ -66,12 +69,11 @@ impl Access {
                 continue;
             }
             let namespace = if kind == "node" { "" } else { namespace };
-            let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
-            let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
             // A Pod's token also contains its Node, but the token remains valid as long as the Pod exists.
             let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
-            if is_bound && !is_there {
-                return Err(INVALIDATED.to_owned());
+            if is_bound {
+                let bound = self.reader.stored_object(&format!("{kind}s"), namespace, name);
+                self.check_bound(kind, bound.as_ref(), uid)?;
             }
             if kind != "secret" {
                 add(&mut user, &format!("{kind}-name"), name);
@@ -80,7 +82,23 @@ impl Access {
                 }
             }
         }
-        Ok(Some(TokenOwner { user, audiences }))
+        Ok(Some(TokenOwner {
+            user,
+            audiences,
+            secret: None,
+        }))
+    }
+
+    /// Checks that the object to which a token is bound still exists.
+    fn check_bound(&self, kind: &str, bound: Option<&Object>, uid: &str) -> Result<(), String> {
+        match bound {
+            Some(bound) if bound.uid() != uid => Err(format!(
+                "{kind} UID ({}) does not match service account {kind} ref claim ({uid})",
+                bound.uid()
+            )),
+            Some(bound) if !self.is_long_gone(bound) => Ok(()),
+            Some(_) | None => Err("service account token has been invalidated".to_owned()),
+        }
     }
 
     /// Returns the owner of a token that kube-controller-manager wrote into a Secret. The token does not expire, and is
@@ -103,24 +121,44 @@ impl Access {
         if audiences.is_empty() {
             return Err("token is for other audiences".to_owned());
         }
-        let holds = |secret: Object| {
+        let holds = |secret: &Object| {
             let data = secret.get("data")?.get("token")?.as_str()?;
             Some(BASE64_STANDARD.decode(data).ok()? == token.as_bytes())
         };
         let stored = self.reader.stored_object("secrets", &namespace, &secret);
-        let stored = stored.ok_or("service account token has been invalidated")?;
-        if self.is_long_gone(&stored) || holds(stored) != Some(true) {
-            return Err("service account token does not match server's copy".to_owned());
+        let stored = stored
+            .filter(|it| !it.is_terminating())
+            .ok_or("Token has been invalidated")?;
+        if holds(&stored) != Some(true) {
+            return Err("Token does not match server's copy".to_owned());
         }
         let account = self.reader.stored_object("serviceaccounts", &namespace, &name);
         let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.is_terminating() {
+            return Err(format!("ServiceAccount {namespace}/{name} has been deleted"));
+        }
         if account.uid() != uid {
             let found = account.uid();
-            return Err(format!("service account UID ({found}) does not match claim ({uid})"));
+            return Err(format!("ServiceAccount UID ({found}) does not match claim ({uid})"));
+        }
+        if stored
+            .labels()
+            .any(|(key, value)| key == INVALID_SINCE && !value.is_empty())
+        {
+            return Err(format!(
+                "the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked invalid. \
+                 Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the \
+                 '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+            ));
         }
         let mut user = UserInfo::service_account(&namespace, &name);
         user.uid = uid;
-        Ok(TokenOwner { user, audiences })
+        let secret = Some(Key::new(&namespace, &secret));
+        Ok(TokenOwner {
+            user,
+            audiences,
+            secret,
+        })
     }
 
     fn check_times(&self, claims: &Value) -> Result<(), String> {
@@ -141,8 +179,8 @@ impl Access {
     }
 }
 
-/// Error for a token whose ServiceAccount or bound object was deleted.
-const INVALIDATED: &str = "service account token has been invalidated";
+/// Label of a token Secret whose token is no longer accepted.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 fn add(user: &mut UserInfo, key: &str, value: &str) {
     let key = format!("authentication.kubernetes.io/{key}");

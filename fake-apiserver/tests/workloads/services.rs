@@ -251,6 +251,71 @@ fn token_secret(account: &str) -> Value {
     })
 }
 
+/// Fills a token Secret of the default ServiceAccount; returns its token.
+async fn secret_token(cluster: &Cluster) -> String {
+    cluster.pass(1.0).await;
+    cluster.create(token_secret("default")).await;
+    cluster.pass(1.0).await;
+    let secret = cluster.get("v1", "Secret", "token").await;
+    let token = secret["data"]["token"].as_str().expect("the token is a string");
+    String::from_utf8(BASE64_STANDARD.decode(token).expect("the text is base64")).expect("the text is UTF-8")
+}
+
+/// Returns the status of the review of a token.
+async fn review(cluster: &Cluster, token: &str) -> Value {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    cluster.send("POST", path, &review).await.1["status"].clone()
+}
+
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+
+#[tokio::test(start_paused = true)]
+async fn token_secret_is_labelled_with_the_day_of_its_last_use() {
+    let cluster = Cluster::start();
+    let token = secret_token(&cluster).await;
+    let version = async || cluster.get("v1", "Secret", "token").await["metadata"]["resourceVersion"].clone();
+    let before = version().await;
+    review(&cluster, &token).await;
+    let secret = cluster.get("v1", "Secret", "token").await;
+    let created = secret["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+    assert_eq!(secret["metadata"]["labels"][LAST_USED], created[..10], "{secret}");
+    let labelled = version().await;
+    assert_ne!(before, labelled);
+    review(&cluster, &token).await;
+    assert_eq!(version().await, labelled, "the label only changes once a day");
+}
+
+#[rstest]
+#[case::invalid(json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}),
+    "the token in secret default/token for service account default/default has been marked invalid. Use tokens from the \
+     TokenRequest API or manually created secret-based tokens, or remove the 'kubernetes.io/legacy-token-invalid-since' \
+     label from the secret to temporarily allow use of this token")]
+#[case::another_token(json!({"data": {"token": "YQ=="}}), "Token does not match server's copy")]
+#[tokio::test(start_paused = true)]
+async fn token_of_a_changed_secret_is_invalid(#[case] change: Value, #[case] expected: &str) {
+    let cluster = Cluster::start();
+    let token = secret_token(&cluster).await;
+    cluster.patch("v1", "Secret", "token", change).await;
+    let status = review(&cluster, &token).await;
+    assert_eq!(
+        status["error"],
+        format!("[invalid bearer token, {expected}]"),
+        "{status}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_of_a_deleted_secret_is_invalid() {
+    let cluster = Cluster::start();
+    let token = secret_token(&cluster).await;
+    let patch = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    cluster.patch("v1", "Secret", "token", patch).await;
+    cluster.delete("v1", "Secret", "token").await;
+    let expected = "[invalid bearer token, Token has been invalidated]";
+    assert_eq!(review(&cluster, &token).await["error"], expected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn token_secret_is_filled_and_deleted_with_its_account() {
     let cluster = Cluster::start();
@@ -265,17 +330,11 @@ async fn token_secret_is_filled_and_deleted_with_its_account() {
     );
     assert_eq!(secret["data"]["namespace"], "ZGVmYXVsdA==");
     let token = secret["data"]["token"].as_str().expect("the token is a string");
-    let token =
-        String::from_utf8(BASE64_STANDARD.decode(token).expect("the text is base64")).expect("the text is UTF-8");
-    let review = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
-    });
-    let (_, review) = cluster
-        .send("POST", "/apis/authentication.k8s.io/v1/tokenreviews", &review)
-        .await;
+    let token = BASE64_STANDARD.decode(token).expect("the text is base64");
+    let status = review(&cluster, &String::from_utf8(token).expect("the text is UTF-8")).await;
     assert_eq!(
-        review["status"]["user"]["username"], "system:serviceaccount:default:default",
-        "{review:#}"
+        status["user"]["username"], "system:serviceaccount:default:default",
+        "{status:#}"
     );
     cluster
         .patch("v1", "Secret", "token", json!({"data": {"token": null}}))

@@ -124,7 +124,7 @@ impl Registry {
         }
         let audiences = strings(review, &["spec", "audiences"]);
         let asked: Vec<&str> = audiences.iter().map(String::as_str).collect();
-        Ok(match self.access.judge_token(token, &asked) {
+        Ok(match self.judge_token(token, &asked) {
             TokenVerdict::User(user, audiences) => {
                 json!({"authenticated": true, "user": user_value(&user), "audiences": audiences})
             }
