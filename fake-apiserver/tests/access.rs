@@ -152,6 +152,22 @@ async fn a23_forbidden_errors_describe_the_request(#[case] path: &str, #[case] m
     assert_eq!((code, status["message"].as_str()), (403, Some(message)));
 }
 
+/// Only the requests for resources have other verbs.
+#[rstest]
+#[case("get", 403)]
+#[case("head", 200)]
+#[tokio::test(start_paused = true)]
+async fn verb_of_a_request_for_a_path_is_its_method(#[case] verb: &str, #[case] code: u16) {
+    let server = rbac().start();
+    let mut role = role(json!([{"nonResourceURLs": ["/metrics"], "verbs": [verb]}]));
+    role["kind"] = "ClusterRole".into();
+    role["metadata"] = json!({"name": "view"});
+    let binding = binding("ClusterRoleBinding", json!({"kind": "User", "name": "dev"}));
+    server.load([role, binding]).expect("the objects are valid");
+    let dev = Ask::of(&server).token("dev-token");
+    assert_eq!(dev.send("HEAD", "/metrics", Value::Null).await.0, code);
+}
+
 /// Otherwise, a rule with `resourceNames` would allow the deletion of a collection.
 #[tokio::test(start_paused = true)]
 async fn collection_delete_is_authorized_without_the_name_in_its_field_selector() {

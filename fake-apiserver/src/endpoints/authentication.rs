@@ -225,7 +225,7 @@ pub(super) fn verb(call: &Call, found: &ResourcePath<'_>) -> Verb {
 fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
     let Some(found) = ResourcePath::parse(path) else {
         return Attributes {
-            verb: if method == "head" { "get" } else { method },
+            verb: method,
             path,
             ..Attributes::default()
         };
