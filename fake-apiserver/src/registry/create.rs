@@ -111,7 +111,10 @@ impl Registry {
         let is_completed_on_read = row.default_as_read(&mut object);
         let key = codec::key_of(&object);
         self.reader.convert_to_store(row, &object).await?;
-        let codec::Encoded { mut body, has_fraction } = codec::encode_for(row, &object, request.options.dry_run)?;
+        // Only an apply creates an object with PATCH.
+        let is_apply = request.info.verb == Verb::Patch;
+        let codec::Encoded { mut body, has_fraction } =
+            codec::encode_for(row, &mut object, request.options.dry_run, is_apply)?;
         body.is_completed_on_read |= is_completed_on_read;
         if request.options.dry_run {
             if let Some(existing) = self.reader.store.get(&row.storage, &key) {

@@ -216,7 +216,8 @@ impl Registry {
 
         managed_fields::restore_times(&old, &mut object);
         self.reader.convert_to_store(row, &object).await?;
-        let codec::Encoded { body, has_fraction } = codec::encode_for(row, &object, request.options.dry_run)?;
+        let codec::Encoded { body, has_fraction } =
+            codec::encode_for(row, &mut object, request.options.dry_run, change.is_tracked())?;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {

@@ -110,6 +110,33 @@ fn object_above_the_size_limit_of_etcd_is_only_refused_without_dry_run(
     );
 }
 
+/// The managed fields of an object with many keys may be larger than its data.
+#[rstest]
+#[case::create("POST", "application/json", 201)]
+#[case::update("PUT", "application/json", 200)]
+#[case::patch("PATCH", "application/merge-patch+json", 200)]
+#[case::apply("PATCH", "application/apply-patch+yaml", 500)]
+fn managed_fields_that_exceed_the_size_limit_of_etcd_are_dropped(
+    #[case] verb: &str,
+    #[case] content_type: &str,
+    #[case] code: u16,
+) {
+    let mut object = named("a");
+    let keys = (0..25_000).map(|it| (format!("key-with-a-long-name-{it:05}"), json!("")));
+    object["data"] = Value::Object(keys.collect());
+    let before = (verb != "POST").then(|| post(CONFIG_MAPS, &named("a")));
+    let path = match verb {
+        "POST" => CONFIG_MAPS.to_owned(),
+        _ => format!("{CONFIG_MAPS}/a?fieldManager=m"),
+    };
+    let answer = ask_once(
+        before.as_slice(),
+        &Ask::new(verb, &path, content_type, object.to_string()),
+    );
+    assert_eq!(answer.code, code, "{:.300}", answer.message());
+    assert!(code == 500 || !String::from_utf8_lossy(&answer.body).contains("managedFields"));
+}
+
 #[rstest]
 #[case(128, 201)]
 #[case(129, 422)]

@@ -41,18 +41,28 @@ pub(crate) struct Encoded {
 /// Encodes an object in the storage version; see [`Body`] for the format. Refuses objects that are too large for etcd.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Encoded, Status> {
     let encoded = encode_unstored(row, object)?;
-    if encoded.body.bytes.len() > OBJECT_BYTES_MAX {
-        return Err(Status::new(500, "", "etcdserver: request is too large"));
+    match is_too_large(&encoded) {
+        true => Err(Status::new(500, "", "etcdserver: request is too large")),
+        false => Ok(encoded),
     }
-    Ok(encoded)
 }
 
-/// Encodes an object for a write. In a dry run, which does not reach etcd, the size is not limited.
-pub(crate) fn encode_for(row: &Row, object: &Object, is_dry_run: bool) -> Result<Encoded, Status> {
-    match is_dry_run {
-        true => encode_unstored(row, object),
-        false => encode(row, object),
+fn is_too_large(encoded: &Encoded) -> bool {
+    encoded.body.bytes.len() > OBJECT_BYTES_MAX
+}
+
+/// Encodes an object for a write. In a dry run, which does not reach etcd, the size is not limited. If the object is
+/// too large and the write is not an apply, its managed fields are dropped (`isTooLargeError` of kube-apiserver's
+/// handlers).
+pub(crate) fn encode_for(row: &Row, object: &mut Object, is_dry_run: bool, is_apply: bool) -> Result<Encoded, Status> {
+    let encoded = encode_unstored(row, object)?;
+    if is_dry_run || !is_too_large(&encoded) {
+        return Ok(encoded);
     }
+    if !is_apply {
+        object.metadata_mut().remove("managedFields");
+    }
+    encode(row, object)
 }
 
 /// Encodes an object of any size.
