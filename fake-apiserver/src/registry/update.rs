@@ -205,7 +205,8 @@ impl Registry {
             .remarks
             .warnings
             .extend(match request.info.subresource.as_str() {
-                "" => strategy.warnings(&object, Some(&old)),
+                // A Scale changes the object itself.
+                "" | "scale" => strategy.warnings(&object, Some(&old)),
                 "status" => strategy.status_warnings(&object),
                 _ => Vec::new(),
             });

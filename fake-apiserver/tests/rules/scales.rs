@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{APPLY, MERGE, causes, get, post, send};
+use crate::ask::{APPLY, MERGE, causes, get, post, send, warnings, warnings_of};
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
@@ -88,4 +88,27 @@ async fn uid_of_a_scale_is_a_precondition(
     assert_eq!((code, answer["message"].as_str()), (409, Some(&*why)));
     let (code, answer) = send(&server, method, path, content_type, &scale(&json!({"uid": uid}), 2)).await;
     assert_eq!((code, &answer["spec"]["replicas"]), (200, &json!(2)));
+}
+
+/// A Scale changes the object itself, whose Pod template is checked again.
+#[tokio::test]
+async fn scale_of_an_unusual_workload_causes_the_warnings_of_its_template() {
+    let server = ApiServer::start();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let body = json!({"metadata": {"name": "s"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": [{"name": "c", "image": "i"}]},
+        },
+    }});
+    let expected = warnings(&server, path, &body).await;
+    assert_eq!(expected.len(), 1, "{expected:?}");
+    let path = format!("{path}/s/scale");
+    assert_eq!(
+        warnings_of(&server, "PUT", &path, &scale(&json!({}), 2)).await,
+        expected
+    );
+    let none = Vec::<String>::new();
+    assert_eq!(warnings_of(&server, "PUT", &path, &scale(&json!({}), 2)).await, none);
 }
