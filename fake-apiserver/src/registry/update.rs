@@ -192,13 +192,13 @@ impl Registry {
         if change.is_admitted() {
             (object, old) = self.admit_change(request, change, (object, old), &mut hidden).await?;
         }
+        self.authorization.check_escalation(request, &object, Some(&old))?;
         check_version(request, &object, stored)?;
         // A mutating webhook or plugin may have changed the namespace.
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
-        self.authorization.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old, &hidden)?;
         self.authorization.check_references(request, &object, Some(&old))?;
         request
