@@ -15,13 +15,17 @@ use crate::{ObjectKey, ResourceVersion};
 /// Maximum number of concurrent requests that read the outcomes of writes.
 const ASKED_AT_ONCE: usize = 8;
 
+/// Maximum number of different labels of a write. If there are more, the labels count as unknown.
+const STATES: usize = 8;
+
 /// A write that was made during a reconcile or by a `CachedClient`.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) collection: Collection,
     pub(crate) key: ObjectKey,
-    /// Labels of the written object, if the response contains them.
-    pub(crate) labels: Option<BTreeMap<String, String>>,
+    /// Labels of the written states of the object; `None` if the labels of a state are unknown. Contains several states
+    /// after a merge, because a cache that selects only an earlier state receives the later write as a deletion.
+    pub(crate) labels: Option<Vec<BTreeMap<String, String>>>,
     /// Time of the response.
     pub(crate) at: Instant,
     pub(crate) what: Written,
@@ -62,7 +66,11 @@ impl Write {
     /// Returns `true` if the cache includes this write, or will never receive it.
     pub(crate) fn is_in(&self, cache: &(impl CacheState + ?Sized)) -> bool {
         let key = &self.key;
-        if !cache.may_have(key, self.labels.as_ref()) || cache.restored(key) >= Some(self.at) {
+        let may_have = match &self.labels {
+            Some(states) => states.iter().any(|it| cache.may_have(key, Some(it))),
+            None => cache.may_have(key, None),
+        };
+        if !may_have || cache.restored(key) >= Some(self.at) {
             return true;
         }
         let is_at = |version: &ResourceVersion| is_reached(&cache.resource_version(key), version);
@@ -126,14 +134,18 @@ impl Write {
             }
         }
         let mut is_superseded = false;
-        writes.retain(|known| {
+        writes.retain_mut(|known| {
             if !known.is_to_object_of(&new) {
                 return true;
             }
             match relation(known, &new) {
                 Relation::Both => true,
-                Relation::NewOnly => false,
+                Relation::NewOnly => {
+                    new.add_labels(known);
+                    false
+                }
                 Relation::KnownOnly => {
+                    known.add_labels(&new);
                     is_superseded = true;
                     true
                 }
@@ -173,6 +185,23 @@ impl Write {
             | Written::Deleted { floor: version, .. } => version.clone(),
             Written::Absent { .. } | Written::Unknown(_) => ResourceVersion::default(),
         }
+    }
+
+    /// Adds the labels of a write that this write replaces.
+    fn add_labels(&mut self, other: &Self) {
+        if matches!(other.what, Written::Absent { .. }) {
+            // The object did not exist.
+            return;
+        }
+        self.labels = match (self.labels.take(), &other.labels) {
+            (Some(mut states), Some(others)) => {
+                let others = others.iter().filter(|it| !states.contains(it));
+                let others: Vec<_> = others.cloned().collect();
+                states.extend(others);
+                (states.len() <= STATES).then_some(states)
+            }
+            (Some(_) | None, _) => None,
+        };
     }
 
     /// Raises the floor of a deletion to the version of `other`, if this version is higher. The time becomes the time
@@ -356,5 +385,50 @@ mod tests {
         let [one, other] = writes;
         assert_eq!(merged([one.clone(), other.clone()]), sorted(kept.clone()));
         assert_eq!(merged([other, one]), sorted(kept));
+    }
+
+    /// A fake cache of the objects with the label `app=web`, which is empty and has reached version 4.
+    struct Cache;
+
+    impl CacheState for Cache {
+        fn may_have(&self, _: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+            labels.is_none_or(|it| it.get("app").is_some_and(|it| it == "web"))
+        }
+
+        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
+            ResourceVersion::from("4")
+        }
+
+        fn uid(&self, _: &ObjectKey) -> Option<String> {
+            None
+        }
+
+        fn is_deleting(&self, _: &ObjectKey) -> bool {
+            false
+        }
+
+        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
+            None
+        }
+    }
+
+    #[rstest]
+    #[case::added(["web", "web"], false)]
+    #[case::selected_at_first(["web", "old"], false)]
+    #[case::selected_later(["old", "web"], false)]
+    #[case::never_selected(["old", "other"], true)]
+    #[tokio::test(start_paused = true)]
+    async fn merged_write_is_missing_in_a_cache_that_selects_one_of_the_written_states(
+        #[case] apps: [&str; 2],
+        #[case] is_seen: bool,
+        #[values([0, 1], [1, 0])] order: [usize; 2],
+    ) {
+        let labelled = |number: usize| Write {
+            labels: Some(vec![BTreeMap::from([("app".to_owned(), apps[number].to_owned())])]),
+            ..write(version(["5", "6"][number]))
+        };
+        let mut writes = Vec::new();
+        order.into_iter().for_each(|it| Write::merge(&mut writes, labelled(it)));
+        assert_eq!(writes.iter().all(|it| it.is_in(&Cache)), is_seen, "{writes:?}");
     }
 }

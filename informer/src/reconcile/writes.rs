@@ -382,7 +382,7 @@ impl Target {
         let write = Write {
             collection: self.collection.clone(),
             key,
-            labels,
+            labels: labels.map(|it| vec![it]),
             at: Instant::now(),
             what,
         };
