@@ -121,7 +121,7 @@
 //! | keys in a [`queue::WorkQueue`] | one entry for each key | |
 //! | a read of [`runtime::CachedClient`] that waits for the client's own writes | 30 s | it fails |
 //! | objects of a type with recorded writes of such a client | 4,096 | the oldest object is dropped |
-//! | opening a watch | 30 s (half of [`cache::ReflectorOptions::request_timeout`]) | it fails |
+//! | opening a watch, or a streaming list | 90 s, or 30 s ([`cache::ReflectorOptions::request_timeout`]) | it fails |
 //! | a page of a list | 60 s without data, 5 minutes in total | it fails |
 //! | a watch of a server that sends bookmarks | 3 minutes without data | it is restarted |
 //! | a request for a Lease | half the renew deadline, at least 1 s | it is retried within the deadline |
@@ -201,6 +201,7 @@ mod error;
 pub mod errors;
 // Support for the layers.
 mod clock;
+mod deadline;
 mod jitter;
 #[cfg(test)]
 mod interleave;

@@ -158,7 +158,7 @@ impl<K: Cacheable> Indexer<K> {
     pub fn replace(&self, objects: Vec<CachedObject<K>>, version: ResourceVersion) {
         let mut writer = self.writer();
         writer.replace(&Scope::All, in_order(objects));
-        writer.listed_at(0, version);
+        let _is_restored = writer.listed_at(0, version);
     }
 
     /// Returns a lister, which reads the store.
@@ -291,6 +291,8 @@ impl<K: Cacheable> Writer<'_, K> {
         for (number, index) in state.indexes.values_mut().enumerate() {
             index.change(Some(&old), None, values, number);
         }
+        // Tasks may wait for the deletion itself, whose event may have an old version.
+        self.has_moved = true;
         Some(old)
     }
 
@@ -357,19 +359,19 @@ impl<K: Cacheable> Writer<'_, K> {
         }
     }
 
-    /// Records the version of a list. It is lower than the recorded version only if the server was restored from a
-    /// backup.
-    pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) {
+    /// Records the version of a list. Returns `true` if it is lower than the recorded version, which shows that the
+    /// server was restored from a backup.
+    pub(crate) fn listed_at(&mut self, source: usize, version: ResourceVersion) -> bool {
         let state = self.state();
-        if let (Some(before), Some(restored)) = (state.versions.get(source), state.restored.get_mut(source))
-            && version < *before
-        {
+        let is_restored = state.versions.get(source).is_some_and(|before| version < *before);
+        if let Some(restored) = state.restored.get_mut(source).filter(|_| is_restored) {
             *restored = Some(Instant::now());
         }
         if let Some(slot) = state.versions.get_mut(source) {
             *slot = version;
             self.has_moved = true;
         }
+        is_restored
     }
 
     pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&CachedObject<K>> {

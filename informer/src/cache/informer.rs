@@ -256,7 +256,7 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     /// Adds a handler, which receives all existing objects and then every change. Can be called at any time: the
-    /// handler receives every change exactly once.
+    /// handler receives every change exactly once. Once the informer runs, this must be called within a tokio runtime.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::sorted::Sorted;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::Cacheable;
-use crate::{Error, ObjectKey};
+use crate::{Error, ObjectKey, deadline};
 
 /// Minimum resync period.
 pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
@@ -229,7 +229,7 @@ impl<K: Cacheable> Listener<K> {
             order,
             resync: Mutex::new(Resync {
                 period,
-                due: (!period.is_zero()).then(|| Instant::now() + period),
+                due: (!period.is_zero()).then(|| deadline::after(Instant::now(), period)),
                 is_requested: false,
                 is_syncing: true,
             }),

@@ -16,7 +16,7 @@ use super::sorted::Sorted;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::{Cacheable, CachedObject};
 use crate::tasks::TaskGroup;
-use crate::{ResourceVersion, spans};
+use crate::{ResourceVersion, deadline, spans};
 
 /// Number of objects after which the task that computes index values yields to other tasks.
 const YIELD_AFTER: usize = 32;
@@ -33,6 +33,9 @@ pub(crate) struct Processor<K> {
     synced: Vec<bool>,
     scopes: Vec<Scope>,
     order: QueueOrder,
+    /// For each source, the newest version of the changes that were applied, if the store may lack changes with lower
+    /// versions, because deltas that are grouped by object are still waiting.
+    newest: Vec<(usize, ResourceVersion)>,
 }
 
 /// Computes the index values of the objects in a batch and of the objects that they replace. Yields to other tasks
@@ -107,6 +110,7 @@ impl<K: Cacheable> Processor<K> {
             synced: vec![false; scopes.len()],
             scopes,
             order,
+            newest: Vec::new(),
         }
     }
 
@@ -186,7 +190,7 @@ impl<K: Cacheable> Processor<K> {
         for listener in &self.listeners {
             let mut resync = listener.resync();
             if resync.due.is_some_and(|due| due <= now) {
-                resync.due = Some(now + resync.period);
+                resync.due = Some(deadline::after(now, resync.period));
                 // Skip the resync if the first list has not arrived.
                 resync.is_requested = self.has_synced();
                 any |= resync.is_requested;
@@ -205,16 +209,17 @@ impl<K: Cacheable> Processor<K> {
         values: IndexValues<K>,
     ) {
         let mut outcomes = Vec::with_capacity(batch.len());
-        let mut newest: Vec<(usize, ResourceVersion)> = Vec::new();
+        let mut newest = std::mem::take(&mut self.newest);
         let mut writer = indexer.writer_with(values);
         for delta in batch {
             self.apply(delta, &mut writer, &mut outcomes, &mut newest);
         }
-        for (source, version) in newest {
-            // If deltas are grouped by object, deltas with lower versions may still be waiting.
-            if self.order == QueueOrder::Arrival || is_last {
+        if self.order == QueueOrder::Arrival || is_last {
+            for (source, version) in newest {
                 writer.moved_to(source, version);
             }
+        } else {
+            self.newest = newest;
         }
         drop(writer);
         self.hand_out(&outcomes);
@@ -255,7 +260,7 @@ impl<K: Cacheable> Processor<K> {
                 objects.extend(unread.iter().filter_map(|it| it.known(writer.get(&it.key))));
                 let difference = writer.replace(&scope, in_order(objects));
                 newest.retain(|(it, _)| *it != source);
-                writer.listed_at(source, version);
+                let _is_restored = writer.listed_at(source, version);
                 for gone in difference.deleted {
                     self.tell_deleted(gone, true, outcomes);
                 }
@@ -273,8 +278,11 @@ impl<K: Cacheable> Processor<K> {
                 if !ends_list {
                     return note_newest(newest, source, &version);
                 }
-                newest.retain(|(it, _)| *it != source);
-                writer.listed_at(source, version);
+                // Changes of objects in the list may have been applied before its end. After a restore, versions of
+                // earlier changes must not be mistaken for them.
+                if writer.listed_at(source, version) {
+                    newest.retain(|(it, _)| *it != source);
+                }
                 self.note_synced(source, outcomes);
             }
         }

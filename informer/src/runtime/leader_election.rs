@@ -1,9 +1,10 @@
 //! `LeaderElector`: ensures that only one of several processes is active at a time.
 //!
-//! A disconnected leader stops at its renew deadline. If its machine was suspended for longer than the lease duration,
+//! A disconnected leader stops at its renew deadline. If its process was stopped for longer than the lease duration,
 //! the leader may briefly be active afterwards. Writes of a [fenced](LeaderElector::fenced) client are then refused
-//! before they are sent, but a write that was already sent can still be executed. Operations that must never happen
-//! twice need an additional check.
+//! before they are sent, but a write that was already sent can still be executed. If the whole machine was suspended,
+//! the fence does not refuse writes until the next renewal has failed, because the monotonic clock of most systems does
+//! not advance in the meantime. Operations that must never happen twice need an additional check.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,7 +85,8 @@ impl LeaderElectionConfig {
         let longest_retry = self.retry_period.mul_f64(JITTER_FACTOR);
         let fault = if self.identity.is_empty() {
             "the identity is empty"
-        } else if Duration::from_secs(self.lease_duration.as_secs()) < self.renew_deadline + LEAST_MARGIN {
+        } else if Duration::from_secs(self.lease_duration.as_secs()) < self.renew_deadline.saturating_add(LEAST_MARGIN)
+        {
             "the lease duration, in whole seconds, must exceed the renew deadline by at least one second"
         } else if self.renew_deadline <= longest_retry {
             "the renew deadline must be longer than 1.2 times the retry period"

@@ -26,6 +26,10 @@ pub(crate) enum Answer {
     Silent(String),
     /// Accepts the request, but never responds.
     Never,
+    /// Sends the response headers together with these lines after a delay, and keeps the connection open.
+    Delayed(Duration, String),
+    /// Sends the response headers after a delay, and ends the response.
+    DelayedEnd(Duration),
     /// Sends the same line repeatedly, with a pause before each line.
     Endless(Duration, String),
     /// Sends some lines, and breaks the connection.
@@ -96,6 +100,10 @@ impl Script {
             })),
             Some(Answer::Silent(it)) => Box::pin(text(it).chain(stream::pending())),
             Some(Answer::Never) => std::future::pending().await,
+            Some(Answer::Delayed(after, it)) => {
+                tokio::time::sleep(after).await;
+                Box::pin(text(it).chain(stream::pending()))
+            }
             Some(Answer::Endless(pause, it)) => Box::pin(stream::unfold(it, move |it| async move {
                 tokio::time::sleep(pause).await;
                 Some((Ok(Bytes::from(it.clone())), it))
@@ -105,6 +113,10 @@ impl Script {
                 Box::pin(text(it).chain(stream::iter([Err(err.into())])))
             }
             Some(Answer::Status(status)) => return Err(kube::Error::Api(status).into()),
+            Some(Answer::DelayedEnd(after)) => {
+                tokio::time::sleep(after).await;
+                Box::pin(stream::empty())
+            }
             Some(Answer::Refused) => {
                 let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
                 return Err(kube::Error::Service(Box::new(refused)).into());

@@ -10,12 +10,27 @@ use crate::script::{Answer, Script, ending, lines, list, options, page, silent, 
 use crate::support::{Told, stored};
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_does_not_open_within_30_s_causes_a_relist() {
+async fn watch_that_does_not_open_within_90_s_causes_a_relist() {
     let script = Script::new([list(7, &[("a", 3)]), Answer::Never, list(9, &[("b", 9)]), silent(&[])]);
-    let (informer, asked) = script.run_for(40).await;
-    let expected = ["0.0 watch \"7\"", "30.8 list \"7\" limit=0", "30.8 watch \"9\""];
+    let (informer, asked) = script.run_for(100).await;
+    let expected = ["0.0 watch \"7\"", "90.8 list \"7\" limit=0", "90.8 watch \"9\""];
     assert_eq!(asked[1..], expected);
     assert_eq!(stored(&informer), ["b@9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_opens_if_a_proxy_sends_the_headers_with_the_first_bookmark() {
+    let first = Answer::Delayed(Duration::from_secs(61), lines(&[("BOOKMARK", "", 8)]));
+    let (informer, asked) = Script::new([list(7, &[("a", 3)]), first]).run_for(200).await;
+    assert_eq!(asked[1..], ["0.0 watch \"7\""]);
+    assert_eq!(informer.last_sync_resource_version().to_string(), "8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_opened_late_and_ended_without_an_event_is_resumed() {
+    let late = Answer::DelayedEnd(Duration::from_secs(2));
+    let (_, asked) = Script::new([list(7, &[]), late, silent(&[])]).run_for(4).await;
+    assert_eq!(asked[1..], ["0.0 watch \"7\"", "2.0 watch \"7\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,15 +75,35 @@ async fn slow_page_is_requested_again_after_five_minutes() {
 async fn time_limits_are_derived_from_the_request_timeout() {
     let mut options = options();
     options.request_timeout = Duration::from_secs(4);
-    let script = Script::new([Answer::Never, list(7, &[]), Answer::Never, list(8, &[]), silent(&[])]);
-    let (_, asked) = script.run_with(10, options).await;
+    let script = Script::streaming([Answer::Never, Answer::Never, Answer::Never, list(7, &[]), silent(&[])]);
+    let (_, asked) = script.run_with(20, options).await;
     let expected = [
-        "4.8 list \"0\" limit=500",
-        "4.8 watch \"7\"",
-        "8.4 list \"7\" limit=0",
-        "8.4 watch \"8\"",
+        "2.0 list \"0\" limit=500",
+        "6.8 stream \"\"",
+        "8.8 list \"0\" limit=500",
+        "8.8 watch \"7\"",
     ];
     assert_eq!(asked[1..], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_limits_can_be_disabled() {
+    let mut options = options();
+    (options.request_timeout, options.page_size) = (Duration::MAX, Some(1));
+    let script = Script::new([list(7, &[("a", 3)]), silent(&[])]);
+    let informer = SharedInformer::<ConfigMap>::builder(script)
+        .reflector(options)
+        .resync_period(Duration::MAX)
+        .build()
+        .expect("the options have no duplicates");
+    informer
+        .add_handler(Told::default().handler())
+        .expect("the informer has not stopped");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(1)))
+        .await
+        .expect("the informer was not run before");
+    assert_eq!(stored(&informer), ["a@3"]);
 }
 
 #[tokio::test(start_paused = true)]

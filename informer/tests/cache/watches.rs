@@ -254,3 +254,33 @@ async fn events_after_an_error_are_ignored(#[case] code: u16, #[case] reason: &s
     assert_eq!(asked, requests);
     assert_eq!((stored, last.as_str()), (vec!["a@3".to_owned()], "7"));
 }
+
+#[rstest]
+#[case::arrival(QueueOrder::Arrival)]
+#[case::by_object(QueueOrder::ByObject)]
+#[tokio::test(start_paused = true)]
+async fn version_includes_changes_that_arrive_with_the_end_of_a_list(#[case] order: QueueOrder) {
+    let script = Script::streaming([silent(&[("ADDED", "a", 90), ("END", "", 100), ("MODIFIED", "a", 101)])]);
+    let informer = SharedInformer::<ConfigMap>::builder(script)
+        .order(order)
+        .build()
+        .expect("the options have no duplicates");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(1)))
+        .await
+        .expect("the informer was not run before");
+    assert_eq!(stored(&informer), ["a@101"]);
+    assert_eq!(informer.lister().resource_version().to_string(), "101");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_with_an_old_version_is_noticed_by_waiting_readers() {
+    let deleted = Answer::Delayed(Duration::from_secs(1), lines(&[("DELETED", "a", 5)]));
+    let informer = SharedInformer::<ConfigMap>::new(Script::new([list(9, &[("a", 9)]), deleted]));
+    let lister = informer.lister();
+    tokio::spawn(async move { informer.run(std::future::pending()).await });
+    let key = informer::ObjectKey::cluster("a");
+    let gone = lister.await_condition(&key, |it| it.is_none());
+    let gone = tokio::time::timeout(Duration::from_secs(10), gone).await;
+    gone.expect("the reader is woken").expect("the informer runs");
+}

@@ -7,7 +7,7 @@ use super::document::{ListEnd, ListReader};
 use super::{Reflector, ReflectorStore, Run, Unread};
 use crate::cache::list_watch::ListOptions;
 use crate::object::{Cacheable, CachedObject, Header};
-use crate::{Error, ResourceVersion};
+use crate::{Error, ResourceVersion, deadline};
 
 /// Default page size, if pages are requested.
 const PAGE_SIZE: u32 = 500;
@@ -131,13 +131,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         };
         let limit = self.options.request_timeout;
         let unanswered = || Error::unanswered(format!("listing {}", self.source.name()), limit);
-        let end = Instant::now() + limit * PAGE_SLACK;
+        let end = deadline::after(Instant::now(), limit.saturating_mul(PAGE_SLACK));
         let asking = timeout(limit, self.source.list(options));
         let mut body = asking.await.map_err(|_| unanswered())??;
         let mut reader = ListReader::default();
         loop {
             self.contact.heard();
-            let due = end.min(Instant::now() + limit);
+            let due = end.min(deadline::after(Instant::now(), limit));
             let next = timeout_at(due, body.next()).await.map_err(|_| unanswered())?;
             let Some(piece) = next else { break };
             reader.push(&piece?, &mut keep)?;

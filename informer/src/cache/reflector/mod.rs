@@ -118,7 +118,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 
     /// Returns the maximum time for which a healthy source sends no data. After a longer time, the cache may be stale.
     pub(crate) fn longest_silence(&self) -> Duration {
-        self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
+        let silence = self.watch_silence().unwrap_or_else(|| self.options.longest_watch());
+        silence.saturating_add(self.options.request_timeout)
     }
 
     async fn work(&self) {

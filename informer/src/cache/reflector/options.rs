@@ -40,8 +40,10 @@ pub struct ReflectorOptions<K> {
     /// smaller values are raised to five minutes.
     pub min_watch_timeout: Duration,
     /// Time limit for requests. It applies to the first byte of a page and to each further chunk; a whole page may take
-    /// five times as long, and opening a watch half as long. A request that exceeds the limit fails with an error for
-    /// which [`Error::is_unanswered`] returns `true`. Default: 60 s, kube-apiserver's time limit for lists.
+    /// five times as long. Opening a streaming list may take half as long, and opening another watch as well, but at
+    /// least 90 s, because some proxies send the response headers only with the first event or bookmark. A request that
+    /// exceeds the limit fails with an error for which [`Error::is_unanswered`] returns `true`. Default: 60 s,
+    /// kube-apiserver's time limit for lists.
     pub request_timeout: Duration,
     /// Receives the existing objects through a watch (a streaming list), and falls back to list requests if this fails.
     /// Default: true.
@@ -69,6 +71,9 @@ impl<K: Cacheable> ReflectorOptions<K> {
     /// state, and should be idempotent. It is not called for objects that are missing from a new list. A failure or
     /// panic is passed to the [error handler](Self::on_error); the cache keeps the previous state of the object, if
     /// any, and handlers do not receive a deletion.
+    ///
+    /// The function should keep `metadata.uid`. Without it, a deletion counts as received at once, so controllers do
+    /// not wait until the cache has received the deletions of a reconcile.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -112,17 +117,17 @@ impl<K: Cacheable> ReflectorOptions<K> {
         let Some(transform) = &self.transform else {
             return CachedObject::read(key, text, header, &self.keep());
         };
-        let text = match self.keep.managed {
+        let whole = match self.keep.managed {
             Managed::Keep => Cow::Borrowed(text),
             Managed::Cut => crate::object::cut_managed_fields(text, header),
         };
-        let text = transform(&key, &text)?;
-        let (header, text) = Header::read_whole(&text).map_err(|err| Error::decode("an object", err))?;
+        let transformed = transform(&key, &whole)?;
+        let (header, result) = Header::read_whole(&transformed).map_err(|err| Error::decode("an object", err))?;
         let keep = Keep {
             managed: Managed::Keep,
             ..self.keep()
         };
-        CachedObject::read(header.key(), text, &header, &keep)
+        CachedObject::read(header.key(), result, &header, &keep)
     }
 
     /// Creates an object from the received text, although the text could not be [decoded or transformed](Self::object).
@@ -143,8 +148,9 @@ impl<K: Cacheable> ReflectorOptions<K> {
 
     /// Returns the minimum and maximum duration of a watch, in seconds.
     pub(crate) fn watch_seconds(&self) -> (u64, u64) {
-        let least = self.min_watch_timeout.max(MIN_WATCH_TIMEOUT).as_secs();
-        (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
+        let most = u64::from(u32::MAX);
+        let least = self.min_watch_timeout.max(MIN_WATCH_TIMEOUT).as_secs().min(most);
+        (least, least.saturating_mul(2).min(most))
     }
 
     /// Returns the time after which a watch is considered dead even if it has not ended.
@@ -235,6 +241,7 @@ mod tests {
     #[case::default(5, (300, 600))]
     #[case::below_five_minutes(1, (300, 600))]
     #[case::above_five_minutes(20, (1200, 2400))]
+    #[case::unlimited(u64::MAX / 60, (u64::from(u32::MAX), u64::from(u32::MAX)))]
     fn watch_timeout_is_between_the_minimum_and_twice_the_minimum(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
         let options = ReflectorOptions::<Pod> {
             min_watch_timeout: Duration::from_secs(minutes * 60),

@@ -26,6 +26,10 @@ pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// A watch without data for this long is considered dead if the source sends bookmarks (one per minute).
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
+/// Minimum time limit for opening a watch. Some proxies send the response headers only with the first event, which may
+/// be the first bookmark, after a minute.
+const FIRST_BOOKMARK: Duration = Duration::from_secs(90);
+
 /// Time limit of a streaming list, including retries. When it expires, the reflector sends list requests instead.
 /// client-go does not have such a limit, and waits forever for a server that ignores `sendInitialEvents`.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
@@ -179,12 +183,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             send_initial_events: initial,
             timeout_seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
         };
-        let limit = self.options.request_timeout / 2;
+        let half = self.options.request_timeout / 2;
+        let limit = if initial { half } else { half.max(FIRST_BOOKMARK) };
+        let began = Instant::now();
         let asking = timeout(limit, self.source.watch(&options));
         let unanswered = |_| Error::unanswered(format!("watching {}", self.source.name()), limit);
         let body = asking.await.map_err(unanswered)??;
         self.contact.heard();
-        let began = Instant::now();
         let ends = began + Duration::from_secs(seconds) + GRACE;
         Ok(Stream {
             body,

@@ -65,7 +65,7 @@ impl ShardingConfig {
             "the name must be a DNS label of at most 40 characters"
         } else if self.namespace.is_empty() {
             "the namespace is empty"
-        } else if self.lease_duration < self.renew_deadline + LEAST_MARGIN {
+        } else if self.lease_duration < self.renew_deadline.saturating_add(LEAST_MARGIN) {
             "the lease duration must exceed the renew deadline by at least one second"
         } else if self.renew_deadline < self.retry_period * 2 {
             "the renew deadline must be at least twice the retry period"

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::permission::Permission;
 use super::view::View;
-use crate::Error;
 use crate::reconcile::{Hold, Stay};
 use crate::sync::Mutex;
+use crate::{Error, deadline};
 
 /// A sharded controller.
 pub(super) trait Participant: Send + Sync {
@@ -159,7 +159,7 @@ impl Core {
     pub(super) fn check(&self, grace: Duration) -> Result<(), Error> {
         let state = self.state();
         let me = &state.permission.me;
-        let is_late = |since: Instant| since.elapsed() > state.hand_over_timeout + grace;
+        let is_late = |since: Instant| since.elapsed() > state.hand_over_timeout.saturating_add(grace);
         let mut late: Vec<String> = Vec::new();
         for active in state.active.values() {
             if let Some(since) = active.moved.filter(|it| is_late(*it)) {
@@ -266,7 +266,7 @@ impl Core {
             ..
         } = &mut *state;
         for (place, active) in active.iter().filter(|(_, it)| !it.lost.is_cancelled()) {
-            let Some(due) = active.moved.map(|it| it + *hand_over_timeout) else {
+            let Some(due) = active.moved.map(|it| deadline::after(it, *hand_over_timeout)) else {
                 continue;
             };
             if due <= Instant::now() {
