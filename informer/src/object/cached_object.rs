@@ -46,6 +46,8 @@ struct Record<K> {
     resource_version: ResourceVersion,
     /// Hash of the uid, so that uids can be compared without reading the JSON text; 0 if the uid is missing.
     uid: u32,
+    /// Hash of the text from which the object was created, before transforms; 0 without such a text.
+    origin: u32,
     generation: Option<i64>,
     is_deleting: bool,
     places: Places,
@@ -76,11 +78,12 @@ fn may_be_same(one: u32, other: u32) -> bool {
 }
 
 impl<K> Record<K> {
-    fn of(key: ObjectKey, header: &Header<'_>, places: Places, body: Body<K>) -> Self {
+    fn of(key: ObjectKey, header: &Header<'_>, origin: u32, places: Places, body: Body<K>) -> Self {
         Self {
             key,
             resource_version: header.resource_version(),
             uid: uid_hash(&header.metadata.uid.0),
+            origin,
             generation: header.metadata.generation,
             is_deleting: header.metadata.deletion_timestamp.is_some(),
             places,
@@ -115,6 +118,11 @@ impl<K> CachedObject<K> {
     /// Returns `true` if the object has this uid, or no uid because a transform has removed it.
     pub(crate) fn may_have_uid(&self, uid: &str) -> bool {
         may_be_same(self.record.uid, uid_hash(uid))
+    }
+
+    /// Returns `true` if the object was created from this text, before transforms.
+    pub(crate) fn is_from(&self, text: &str) -> bool {
+        self.record.origin == hash_of(text)
     }
 
     /// Returns `true` if both values are the same state of the same object. Compares uids as well, because a cluster
@@ -164,7 +172,7 @@ impl<K: Cacheable> CachedObject<K> {
         if !text[object.len()..].trim().is_empty() {
             return Err(Error::refused("unexpected data after the object"));
         }
-        Self::read(header.key(), object, &header, &Keep::default())
+        Self::read(header.key(), object, object, &header, &Keep::default())
     }
 
     /// Creates an object from its decoded form, which is stored instead of the text.
@@ -175,6 +183,7 @@ impl<K: Cacheable> CachedObject<K> {
             key: ObjectKey::of(&*typed),
             resource_version: ResourceVersion::from(metadata.resource_version.as_deref().unwrap_or_default()),
             uid: uid_hash(metadata.uid.as_deref().unwrap_or_default()),
+            origin: 0,
             generation: metadata.generation,
             is_deleting: metadata.deletion_timestamp.is_some(),
             places: Places::default(),
@@ -184,8 +193,15 @@ impl<K: Cacheable> CachedObject<K> {
         })
     }
 
-    /// Creates an object from its text, its parsed header and its key.
-    pub(crate) fn read(key: ObjectKey, text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
+    /// Creates an object from its text, its parsed header and its key. `received` is the text before transforms.
+    pub(crate) fn read(
+        key: ObjectKey,
+        received: &str,
+        text: &str,
+        header: &Header<'_>,
+        keep: &Keep,
+    ) -> Result<Self, Error> {
+        let origin = hash_of(received);
         if keep.storage == Storage::Typed
             && let Some(lengths) = &header.lengths
             && let Some(typed) = read::read(text, lengths, body::name_to_cut(text, header, keep.managed))
@@ -193,6 +209,7 @@ impl<K: Cacheable> CachedObject<K> {
             return Ok(Self::new(Record::of(
                 key,
                 header,
+                origin,
                 Places::default(),
                 Body::Typed(Arc::new(typed)),
             )));
@@ -207,7 +224,7 @@ impl<K: Cacheable> CachedObject<K> {
                 None => Body::Json(kept.into()),
             },
         };
-        Ok(Self::new(Record::of(key, header, places, body)))
+        Ok(Self::new(Record::of(key, header, origin, places, body)))
     }
 
     fn new(record: Record<K>) -> Self {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, Visitor};
 use serde_json::Error as JsonError;
 use serde_json::value::RawValue;
 
@@ -16,6 +16,12 @@ use crate::{ObjectKey, ResourceVersion};
 pub(crate) struct Header<'a> {
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
+    /// Set if the object has a kind.
+    #[serde(default)]
+    kind: Option<IgnoredAny>,
+    /// Set if the object has a version of its type.
+    #[serde(default, rename = "apiVersion")]
+    api_version: Option<IgnoredAny>,
     /// Lengths of the arrays in the text, if [`Scanner`] could parse it.
     #[serde(skip)]
     pub(super) lengths: Option<Lengths>,
@@ -65,10 +71,19 @@ impl<'a> Header<'a> {
     /// Parses JSON in the form in which servers write it.
     fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
         let mut scanner = Scanner::new(bytes);
-        let mut metadata = None;
+        let (mut metadata, mut kind, mut api_version) = (None, None, None);
         scanner.fields(|scanner, name| {
-            if name != b"metadata" {
-                return scanner.skip();
+            match name {
+                b"metadata" => {}
+                b"kind" => {
+                    kind = Some(IgnoredAny);
+                    return scanner.skip();
+                }
+                b"apiVersion" => {
+                    api_version = Some(IgnoredAny);
+                    return scanner.skip();
+                }
+                _ => return scanner.skip(),
             }
             // Objects with repeated fields are parsed by `serde_json`.
             match metadata.replace(Metadata::scan(scanner)?) {
@@ -79,7 +94,13 @@ impl<'a> Header<'a> {
         let text = text(&bytes[..scanner.at])?;
         let metadata = metadata.unwrap_or_default();
         let lengths = Some(*scanner.lengths());
-        Ok((Self { metadata, lengths }, text))
+        let header = Self {
+            metadata,
+            kind,
+            api_version,
+            lengths,
+        };
+        Ok((header, text))
     }
 
     /// Parses arbitrary JSON, using `serde_json`.
@@ -95,6 +116,11 @@ impl<'a> Header<'a> {
             Some(Err(err)) => Err(err),
             None => Ok(None),
         }
+    }
+
+    /// Returns `true` if the object has a kind, or a version of its type.
+    pub(crate) fn has_types(&self) -> bool {
+        self.kind.is_some() || self.api_version.is_some()
     }
 
     /// Returns the namespace and name. Bookmarks have an empty name.

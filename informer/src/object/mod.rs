@@ -11,6 +11,7 @@ mod read;
 mod compressed;
 mod facts;
 mod cached_object;
+mod item_types;
 
 pub(crate) use body::Keep;
 pub use body::Storage;
@@ -19,3 +20,4 @@ pub(crate) use cached_object::type_name;
 pub use cached_object::{Cacheable, CachedObject};
 pub use facts::OwnerRef;
 pub(crate) use header::{Header, Text, plain_text};
+pub(crate) use item_types::ItemTypes;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use informer::cache::{ReflectorOptions, SharedInformer};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use rstest::rstest;
 
 use crate::script::{
@@ -219,4 +220,57 @@ async fn unchanged_object_is_reused_after_a_relist() {
     let after = lister.list();
     assert!(before[0].ptr_eq(&after[0]), "a relist reuses unchanged objects");
     assert!(!before[1].ptr_eq(&after[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn relist_replaces_objects_that_changed_without_a_new_version() {
+    // A default in a new version of a CRD changes the objects, but not their versions.
+    let defaulted = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[
+        {"metadata":{"name":"a","resourceVersion":"3"},"data":{"x":"1"}}]}"#;
+    let script = Script::new([
+        list(7, &[("a", 3)]),
+        error_event(&[], 410, "Expired"),
+        Answer::Text(defaulted.to_owned()),
+        silent(&[]),
+    ]);
+    let told = crate::support::Told::default();
+    let informer = SharedInformer::<ConfigMap>::new(script);
+    informer
+        .add_handler(told.handler())
+        .expect("the informer has not stopped");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(5)))
+        .await
+        .expect("the informer was not run before");
+    let stored = informer.lister().list()[0].typed().expect("the object is a ConfigMap");
+    assert_eq!(
+        stored.data.as_ref().and_then(|it| it.get("x")).map(String::as_str),
+        Some("1")
+    );
+    assert_eq!(told.take(), ["initial a", "same a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn listed_dynamic_objects_have_the_kind_of_their_list() {
+    // kube-apiserver sends the kind of built-in types only once, with the list.
+    let pods = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[
+        {"metadata":{"name":"a","resourceVersion":"3","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n"}},
+        {"kind":"Other","apiVersion":"example.com/v1","metadata":{"name":"b","resourceVersion":"4"}}]}"#;
+    let script = Script::new([Answer::Text(pods.to_owned()), silent(&[])]);
+    let informer = SharedInformer::<DynamicObject>::new(script);
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(1)))
+        .await
+        .expect("the informer was not run before");
+    let listed = informer.lister().list();
+    assert_eq!(listed[0].uid(), "u");
+    let types = listed
+        .iter()
+        .map(|it| it.typed().expect("the object is valid").types.clone());
+    let types: Vec<_> = types.map(|it| it.expect("the object has a kind")).collect();
+    let types: Vec<_> = types
+        .iter()
+        .map(|it| (it.api_version.as_str(), it.kind.as_str()))
+        .collect();
+    assert_eq!(types, [("v1", "Pod"), ("example.com/v1", "Other")]);
 }

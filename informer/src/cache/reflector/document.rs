@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use serde_json::Error as JsonError;
 
-use crate::object::{Header, Text, plain_text};
+use crate::object::{Cacheable, Header, ItemTypes, Text, plain_text};
 use crate::{Error, ResourceVersion};
 
 /// The annotation of the bookmark that marks the end of the initial events of a watch.
@@ -91,6 +91,7 @@ enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Kind,
+    ApiVersion,
     Metadata,
     Items,
     Other,
@@ -99,6 +100,11 @@ enum Field {
 /// Parses a list document incrementally.
 #[derive(Debug, Default)]
 pub(crate) struct ListReader {
+    kind: String,
+    api_version: String,
+    /// Returns the types of the items, given the kind and version of the list.
+    types_of: Option<fn(&str, &str) -> ItemTypes>,
+    types: ItemTypes,
     buffer: Buffer,
     place: Place,
     /// Number of bytes that must be buffered before the next attempt to parse.
@@ -109,6 +115,14 @@ pub(crate) struct ListReader {
 }
 
 impl ListReader {
+    /// Creates a reader that adds the types of items of type `K` to their texts, if they need them.
+    pub(crate) fn new<K: Cacheable>() -> Self {
+        Self {
+            types_of: Some(ItemTypes::of_list::<K>),
+            ..Self::default()
+        }
+    }
+
     /// Adds the next chunk of the document, and calls `item` with each complete object.
     pub(crate) fn push(&mut self, piece: &[u8], item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
         self.buffer.push(piece);
@@ -167,6 +181,8 @@ impl ListReader {
             }
             (Place::Value(Field::Items), b'[') => {
                 self.is_list = true;
+                let types_of = self.types_of.map(|it| it(&self.kind, &self.api_version));
+                self.types = types_of.unwrap_or_default();
                 (Place::Items, 1)
             }
             (Place::Value(field), _) => {
@@ -185,7 +201,10 @@ impl ListReader {
                     self.enough = self.buffer.rest().len() * 2;
                     return Ok(false);
                 };
-                item(object, &header);
+                match self.types.add_to(object, &header) {
+                    Some(whole) => item(&whole, &Header::read_whole(&whole)?.0),
+                    None => item(object, &header),
+                }
                 (Place::Items, object.len())
             }
             (Place::Begin | Place::Name | Place::AfterValue | Place::End, _) => {
@@ -207,6 +226,12 @@ impl ListReader {
                     return Err(JsonError::custom("a Table is not a list of objects"));
                 }
                 self.is_list |= kind.0.ends_with("List");
+                self.kind = kind.0.into_owned();
+                Ok(length)
+            }
+            Field::ApiVersion => {
+                let (version, length) = value::<Text<'_>>(bytes)?;
+                self.api_version = version.0.into_owned();
                 Ok(length)
             }
             Field::Metadata => {
@@ -228,6 +253,7 @@ impl Field {
     fn of(name: &str) -> Self {
         match name {
             "kind" => Self::Kind,
+            "apiVersion" => Self::ApiVersion,
             "metadata" => Self::Metadata,
             "items" => Self::Items,
             _ => Self::Other,

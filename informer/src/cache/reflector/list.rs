@@ -134,7 +134,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         let end = deadline::after(Instant::now(), limit.saturating_mul(PAGE_SLACK));
         let asking = timeout(limit, self.source.list(options));
         let mut body = asking.await.map_err(|_| unanswered())??;
-        let mut reader = ListReader::default();
+        let mut reader = ListReader::new::<K>();
         loop {
             self.contact.heard();
             let due = end.min(deadline::after(Instant::now(), limit));
@@ -153,6 +153,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             && !version.is_empty()
             && *known.resource_version() == version
             && known.may_have_uid(&header.metadata.uid.0)
+            // A new version of a CRD changes defaults and conversions, but not the versions of objects.
+            && known.is_from(text)
         {
             return Some(Ok(known));
         }

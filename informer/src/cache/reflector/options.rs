@@ -115,7 +115,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
 
     fn read(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<CachedObject<K>, Error> {
         let Some(transform) = &self.transform else {
-            return CachedObject::read(key, text, header, &self.keep());
+            return CachedObject::read(key, text, text, header, &self.keep());
         };
         let whole = match self.keep.managed {
             Managed::Keep => Cow::Borrowed(text),
@@ -127,7 +127,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
             managed: Managed::Keep,
             ..self.keep()
         };
-        CachedObject::read(header.key(), result, &header, &keep)
+        CachedObject::read(header.key(), text, result, &header, &keep)
     }
 
     /// Creates an object from the received text, although the text could not be [decoded or transformed](Self::object).
@@ -136,7 +136,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
             storage: Storage::Encoded,
             ..self.keep()
         };
-        CachedObject::read(header.key(), text, header, &keep)
+        CachedObject::read(header.key(), text, text, header, &keep)
     }
 
     fn keep(&self) -> Keep {

@@ -31,8 +31,9 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     fn bookmark(&self, version: &ResourceVersion) {
         let _ = version;
     }
-    /// Returns the newest state of an object in the store. If a list contains the same version, the reflector reuses
-    /// this state instead of the received one, so that lists of unchanged objects need no additional memory.
+    /// Returns the newest state of an object in the store. If a list contains the same version with the same text, the
+    /// reflector reuses this state instead of the received one, so that lists of unchanged objects need no additional
+    /// memory.
     fn known(&self, key: &ObjectKey) -> Option<CachedObject<K>> {
         let _ = key;
         None

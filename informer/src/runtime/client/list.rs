@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::kind_client::KindClient;
 use crate::cache::{Lister, indexes};
-use crate::object::Cacheable;
+use crate::object::{Cacheable, ItemTypes};
 use crate::{CachedObject, Error, ObjectKey};
 
 /// A request for the objects of a type (controller-runtime's `List` and its options). Objects from a cache are ordered
@@ -193,14 +193,21 @@ impl<K: Cacheable> ListRequest<K> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let list: Items = self.kind.client.shared.client.request(request).await?;
-        list.items.iter().map(|it| CachedObject::decode(it.get())).collect()
+        let types = ItemTypes::of_list::<K>(&list.kind, &list.api_version);
+        let whole = list
+            .items
+            .iter()
+            .map(|it| CachedObject::decode(&types.of_item(it.get())));
+        whole.collect()
     }
 }
 
 /// A list whose objects have not been decoded.
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Items {
-    #[serde(default)]
+    kind: String,
+    api_version: String,
     items: Vec<Box<RawValue>>,
 }
 
