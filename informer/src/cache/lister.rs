@@ -5,6 +5,7 @@ use std::fmt;
 use futures::future::{Either, select};
 use kube::core::{Expression, Selector};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::index::Index;
 use super::indexer::Indexer;
@@ -49,6 +50,12 @@ impl<K: Cacheable> Lister<K> {
             Some(phase) => phase::synced(phase.clone(), &type_name::<K>()).await,
             None => Ok(()),
         }
+    }
+
+    /// Returns the time at which the informer last detected that the server was restored from a backup. The informer
+    /// must have a single source.
+    pub(crate) fn restored(&self) -> Option<Instant> {
+        self.indexer.restored(0)
     }
 
     /// Returns the object with this key.

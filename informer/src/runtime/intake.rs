@@ -115,14 +115,14 @@ impl<R: RequestKey> Intake<R> {
                     object: object.clone(),
                     is_in_initial_list: true,
                 };
-                redelivery.attempt(&event, &mut |event| {
+                redelivery.replay(&event, &mut |event| {
                     replayed_key(event, &replayed, &mut |it| push(it.key))
                 });
             }
         });
         if let Some(shard) = &self.shard {
             let (replay, watched) = (Arc::clone(&replay), registration.clone());
-            shard.replay_by(Box::new(move |push| {
+            shard.replay_by(Arc::new(move |push| {
                 replay(push);
                 !watched.has_ended()
             }));

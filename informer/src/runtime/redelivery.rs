@@ -85,13 +85,27 @@ impl<K: Cacheable> Redelivery<K> {
 
     /// Delivers an event. If one of the user's functions panics, the event will be redelivered.
     pub(super) fn deliver(&self, event: &Event<K>) {
-        self.attempt(event, &mut |event| (self.deliver)(event));
+        if self.panics(event, &mut |event| (self.deliver)(event)) {
+            self.keep(event, merge);
+        }
     }
 
-    /// Delivers an event with `deliver`. If `deliver` panics, later attempts use the regular function of the watch.
-    pub(super) fn attempt(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
+    /// Delivers an object of a snapshot with `deliver`. If `deliver` panics, later attempts use the regular function of
+    /// the watch. An event that is already kept is newer than the snapshot.
+    pub(super) fn replay(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
+        if self.panics(event, deliver) {
+            self.keep(event, |deleted, after, event| {
+                if deleted.is_none() {
+                    after.get_or_insert(event);
+                }
+            });
+        }
+    }
+
+    /// Calls `deliver`. Returns `true` if it panics.
+    fn panics(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) -> bool {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| deliver(event))) else {
-            return;
+            return false;
         };
         self.panics.count.fetch_add(1, Ordering::Relaxed);
         let (controller, panic, key) = (self.panics.controller(), text_of_panic(&*panic), event.object().key());
@@ -102,14 +116,19 @@ impl<K: Cacheable> Redelivery<K> {
             panic,
             "a mapping function, predicate or event filter panicked; the event is delivered again"
         );
+        true
+    }
+
+    /// Keeps an event for another attempt. `add` adds it to the events of its object.
+    fn keep(&self, event: &Event<K>, add: impl FnOnce(&mut Option<Event<K>>, &mut Option<Event<K>>, Event<K>)) {
         let mut all = self.failed();
-        let failed = all.entry(key.clone()).or_insert_with(|| Failed {
+        let failed = all.entry(event.object().key().clone()).or_insert_with(|| Failed {
             deleted: None,
             after: None,
             pause: PAUSES.0,
             due: Instant::now() + PAUSES.0,
         });
-        merge(&mut failed.deleted, &mut failed.after, event.clone());
+        add(&mut failed.deleted, &mut failed.after, event.clone());
         drop(all);
         self.added.notify_one();
     }
@@ -158,5 +177,36 @@ impl<K: Cacheable> Redelivery<K> {
 impl<K> fmt::Debug for Redelivery<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redelivery").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::CachedObject;
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_replay_does_not_replace_a_newer_event() {
+        let at = |version: u32| {
+            let text = format!(r#"{{"metadata": {{"name": "m", "resourceVersion": "{version}"}}}}"#);
+            CachedObject::<ConfigMap>::decode(&text).expect("the object can be decoded")
+        };
+        let redelivery = Redelivery::new(&Arc::new(EventPanics::new("maps")), |_: &Event<ConfigMap>| {
+            resume_unwind(Box::new("oh"))
+        });
+        redelivery.deliver(&Event::Updated { old: at(3), new: at(4) });
+        let old = Event::Added {
+            object: at(3),
+            is_in_initial_list: true,
+        };
+        redelivery.replay(&old, &mut |_| resume_unwind(Box::new("oh")));
+        let all = redelivery.failed();
+        let kept: Vec<_> = all.values().filter_map(|it| it.after.as_ref()).collect();
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept[0].object().resource_version().to_string(), "4");
     }
 }

@@ -16,7 +16,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::explore::explore;
 use testkit::objects::config_map;
-use testkit::{Running, TestCluster, Verb, WatchEventKind, faults};
+use testkit::{RestartLog, Running, TestCluster, Verb, WatchEventKind, faults};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -565,4 +565,27 @@ fn faults_never_lose_a_key_or_assign_it_to_two_replicas() {
         .budget(seconds(3_600))
         .schedules(runs())
         .run();
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_crashed_replica_move_after_the_server_was_restored() {
+    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
+    maps(&cluster).await;
+    let backup = cluster.snapshot();
+    let [a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
+    cluster.advance(seconds(600)).await;
+    // The caches never receive the last renewals before the restore.
+    cluster.watches().hold();
+    cluster.advance(seconds(5)).await;
+    cluster.restore(&backup);
+    cluster.restart(RestartLog::Lost, seconds(1));
+    cluster.watches().resume();
+    cluster.advance(seconds(250)).await;
+    assert_eq!(a.sharding.members(), ["a", "b"]);
+    b.running.crash();
+    cluster.advance(seconds(30)).await;
+    assert_eq!(a.sharding.members(), ["a"]);
+    touch(&cluster, "1").await;
+    cluster.advance(seconds(30)).await;
+    assert_eq!(ledger.shares(), BTreeMap::from([("a".to_owned(), OBJECTS)]));
 }

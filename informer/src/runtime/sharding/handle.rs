@@ -24,7 +24,7 @@ const MEMORY: u32 = 4;
 ///
 /// Replicas find each other by their Leases: they need permissions to get, list, watch, create, update and delete
 /// Leases in the namespace. The owner of a key is determined from the string form of the key and the members by
-/// rendezvous hashing, and is the same for all controllers of a `Sharding`. Two replicas never work on the same key at
+/// rendezvous hashing, and is the same for all controllers of a `Sharding`. Two replicas do not work on the same key at
 /// the same time:
 ///
 /// - A key moves to another replica once work on the key has ended: the old owner then releases the key in its Lease,
@@ -33,8 +33,9 @@ const MEMORY: u32 = 4;
 ///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
 /// - The keys of a crashed replica are taken over when its Lease expires; with the default options, after 15 to 20 s.
 /// - A replica that cannot renew its Lease stops at the renew deadline, by default after 10 s: its reconciles are
-///   dropped at their next `.await`, and writes through [`Manager::client`] are refused. As with leader election, the
-///   server may still execute a write that was already sent.
+///   dropped at their next `.await`, and their writes through [`Manager::client`] are refused. As with leader election,
+///   the server may still execute a write that was already sent, and the time during which the machine was suspended is
+///   not noticed before the next renewal. Tasks that a reconcile has spawned are neither dropped nor refused.
 ///
 /// A replica immediately reconciles the keys that it takes over, as after a start. Its cache may be older than the last
 /// write of the previous owner. Reconcilers should therefore write objects with their `resourceVersion`, and derive the

@@ -43,7 +43,7 @@ impl<R> Clone for Places<R> {
 impl<R> Copy for Places<R> {}
 
 /// Function that calls its argument with all keys of a watch. Returns `false` if the watch has ended.
-type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
+type Replay<R> = Arc<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
 /// Restricts a controller to the keys that this replica owns.
 ///
@@ -166,6 +166,10 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
         for (_, key) in coming {
             self.queue.add(key);
         }
+        if before.includes(after) {
+            // A replay calls the mapping functions for all objects.
+            return;
+        }
         let options = AddOptions {
             priority: if self.queue.has_priorities() { LOW_PRIORITY } else { 0 },
             ..AddOptions::default()
@@ -176,7 +180,12 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
                 self.queue.add_with(key, options);
             }
         };
-        self.replays().retain(|replay| replay(&mut push));
+        // The mapping functions of a watch may add further watches, so the lock must not be held.
+        let replays = self.replays().clone();
+        let ended = replays.iter().filter(|replay| !replay(&mut push));
+        let ended: Vec<_> = ended.collect();
+        self.replays()
+            .retain(|it| !ended.iter().any(|ended| Arc::ptr_eq(it, ended)));
     }
 }
 
@@ -260,5 +269,22 @@ mod tests {
             let done = work.lock().unwrap_or_else(PoisonError::into_inner).done.clone();
             assert_eq!(done, (0..6).collect(), "the results differ with seed {seed}");
         }
+    }
+
+    #[test]
+    fn mapping_function_may_add_a_watch_during_a_replay() {
+        let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
+        let queue = WorkQueue::new();
+        let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
+        let adding = Arc::downgrade(&keys);
+        keys.replay_by(Arc::new(move |push| {
+            adding.upgrade().expect("the keys exist").replay_by(Arc::new(|_| true));
+            push(1);
+            false
+        }));
+        core.renew(Instant::now() + Duration::from_secs(600));
+        core.permit(permission(&["a"]));
+        assert_eq!(queue.len(), 1);
+        assert_eq!(keys.replays().len(), 1, "the first watch has ended");
     }
 }

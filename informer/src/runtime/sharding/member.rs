@@ -60,6 +60,8 @@ pub(super) struct Member {
     unseen: VecDeque<(ResourceVersion, Instant)>,
     /// The cache contains all changes before this time.
     known_to: Option<Instant>,
+    /// Time at which the cache last detected that the server was restored from a backup.
+    restored: Option<Instant>,
     /// Time of the next renewal.
     renew_at: Instant,
     /// Earliest time of the next write.
@@ -83,6 +85,7 @@ impl Member {
             published_at: None,
             unseen: VecDeque::new(),
             known_to: None,
+            restored: None,
             renew_at: now,
             write_at: now,
         }
@@ -184,6 +187,14 @@ impl Member {
 
     /// Updates the members and the permission from the Leases in the cache.
     fn observe(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
+        if leases.restored() > self.restored {
+            // The server may never return the versions of earlier writes again, so publish the view anew.
+            self.restored = leases.restored();
+            self.unseen.clear();
+            self.lose_claim();
+            self.lease.forget();
+            self.renew_at = Instant::now();
+        }
         let snapshot = leases.snapshot();
         let key = self.lease.key();
         let lease = snapshot.get(&key);

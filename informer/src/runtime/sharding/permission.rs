@@ -41,6 +41,14 @@ impl Permission {
             && !self.others.iter().any(|(other, view)| view.claims(other, place))
     }
 
+    /// Returns `true` if it is certain that `after` permits no keys that this permission does not permit.
+    pub(super) fn includes(&self, after: &Self) -> bool {
+        let has_same_claims = self.claim == after.claim && self.target == after.target;
+        let keeps_limits = self.doubts.iter().all(|it| after.doubts.contains(it))
+            && self.others.iter().all(|it| after.others.contains(it));
+        after.claim.is_none() || has_same_claims && keeps_limits
+    }
+
     /// Returns `true` if the target view claims the keys at a position in the hash space. The replica may work on these
     /// keys now, or will be able to once the target has been published.
     pub(super) fn expects(&self, place: u64) -> bool {
@@ -99,5 +107,31 @@ mod tests {
         }
         let unclaimed = Permission { claim: None, ..whole };
         assert!(!unclaimed.permits(ours) && unclaimed.expects(ours));
+    }
+
+    #[test]
+    fn permission_includes_a_permission_with_further_limits() {
+        let (alone, all) = (view(&["a"]), view(&["a", "b"]));
+        let whole = Permission {
+            me: Arc::from("a"),
+            claim: Some(alone.clone()),
+            doubts: Vec::new(),
+            target: alone,
+            others: Vec::new(),
+        };
+        let narrower = [
+            Permission {
+                doubts: vec![all.clone()],
+                ..whole.clone()
+            },
+            Permission {
+                others: vec![(Arc::from("b"), all)],
+                ..whole.clone()
+            },
+        ];
+        for narrow in &narrower {
+            assert!(whole.includes(narrow) && !narrow.includes(&whole), "{narrow:?}");
+        }
+        assert!(whole.includes(&Permission::none(&whole.me)));
     }
 }
