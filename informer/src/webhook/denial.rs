@@ -6,9 +6,9 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Refusal of a request. The `?` operator converts any error to a refusal: an [`Error`](crate::Error) or
-/// [`kube::Error`] that contains a Status of the API server keeps this Status; for all other errors, the status is 403,
-/// with the error's message.
+/// Refusal of a request. The `?` operator converts any error to a refusal: if the error or one of its sources is an
+/// [`Error`](crate::Error) or [`kube::Error`] with a Status of the API server, the refusal has this Status; for all
+/// other errors, the status is 403, with the error's message.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
@@ -54,17 +54,9 @@ impl Denial {
 impl<E: Into<BoxError>> From<E> for Denial {
     fn from(source: E) -> Self {
         let source = source.into();
-        let status = match (
-            source.downcast_ref::<crate::Error>(),
-            source.downcast_ref::<kube::Error>(),
-        ) {
-            (Some(err), _) => err.status().cloned().map(Box::new),
-            (None, Some(kube::Error::Api(status))) => Some(status.clone()),
-            (None, Some(_) | None) => None,
-        };
-        match status {
+        match crate::errors::status(&*source).cloned() {
             Some(status) => Self {
-                status,
+                status: Box::new(status),
                 warnings: Vec::new(),
             },
             None => Self::new(source),

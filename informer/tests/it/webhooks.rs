@@ -301,6 +301,10 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
             let status = kube::core::Status::failure("too busy", "TooManyRequests").with_code(429);
             Err(kube::Error::Api(Box::new(status)).into())
         }
+        Some("wrapped") => {
+            let status = kube::core::Status::failure("too busy", "TooManyRequests").with_code(429);
+            Err(std::io::Error::other(kube::Error::Api(Box::new(status))).into())
+        }
         _ => Ok(vec![format!(
             "{:?} by {:?}",
             request.operation, request.user_info.username
@@ -313,6 +317,7 @@ fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionReq
 #[case::denied("deny", false, 403, "no", &["really"])]
 #[case::panic("panic", false, 500, "panic: the validator panics [recovered]", &[])]
 #[case::server_error("server", false, 429, "too busy", &[])]
+#[case::wrapped_server_error("wrapped", false, 429, "too busy", &[])]
 #[tokio::test]
 async fn admission_response_has_a_code_a_message_and_warnings(
     #[case] verdict: &str,
