@@ -452,6 +452,12 @@ impl SharedInformerFactory {
         self.shared.stop.send_replace(true);
     }
 
+    /// Stops all informers, and aborts their tasks at their next await points.
+    pub(crate) fn abandon(&self) {
+        self.stop();
+        self.shared.tasks.abort();
+    }
+
     /// Returns the started informers of a resource, which is given as group and plural: `apps/deployments`, or `/pods`
     /// for the core group. There may be several, for different versions or representations of the objects.
     pub(crate) fn caches_of(&self, resource: &str) -> Vec<Arc<dyn CacheState>> {

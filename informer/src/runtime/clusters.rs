@@ -71,6 +71,15 @@ struct State {
     recipes: Vec<Recipe>,
 }
 
+impl State {
+    /// Returns `true` if this cluster is engaged. After it was disengaged, another one may be engaged under its name.
+    fn has(&self, cluster: &Cluster) -> bool {
+        self.clusters
+            .get(&cluster.name)
+            .is_some_and(|it| it.id() == cluster.id())
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -171,12 +180,7 @@ impl Clusters {
         if let Err(err) = recipes.iter().try_for_each(|recipe| recipe(&cluster)) {
             cluster.factory.stop();
             let mut state = self.state();
-            // The cluster may have been disengaged, and another one engaged under its name.
-            if state
-                .clusters
-                .get(&cluster.name)
-                .is_some_and(|it| it.id() == cluster.id())
-            {
+            if state.has(&cluster) {
                 state.clusters.remove(&cluster.name);
             }
             return Err(err);
@@ -223,11 +227,16 @@ impl Clusters {
             state.recipes.push(Arc::clone(&recipe));
             state.clusters.values().cloned().collect()
         };
+        let mut result = Ok(());
         for cluster in clusters {
-            recipe(&cluster)?;
-            self.start(&cluster);
+            match recipe(&cluster) {
+                Ok(()) => self.start(&cluster),
+                // The cluster has been disengaged in the meantime.
+                Err(_) if !self.state().has(&cluster) => {}
+                Err(err) => result = result.and(Err(err)),
+            }
         }
-        Ok(())
+        result
     }
 
     fn enter(&self, phase: Phase) -> Vec<Cluster> {
@@ -250,11 +259,13 @@ impl Runnable for Informers {
     }
 
     fn group(&self) -> RunnableGroup {
-        RunnableGroup::Always
+        // Controllers read the caches until they have stopped.
+        RunnableGroup::Server
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
         async move {
+            let _abandons = AbandonOnDrop(self.0.clone());
             for cluster in self.0.enter(Phase::Running) {
                 cluster.factory.start();
             }
@@ -264,6 +275,17 @@ impl Runnable for Informers {
             Ok(())
         }
         .boxed()
+    }
+}
+
+/// Stops the informers of all clusters when it is dropped, even if the manager has aborted its runnables.
+struct AbandonOnDrop(Clusters);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        for cluster in self.0.enter(Phase::Stopped) {
+            cluster.factory.abandon();
+        }
     }
 }
 
@@ -308,5 +330,31 @@ mod tests {
         clusters.add(recipe).expect("no cluster is engaged");
         let cluster = clusters.engage("east", client()).expect("the name is unused");
         assert!(cluster.factory.started::<ConfigMap>("/api/v1/configmaps").is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_that_is_disengaged_does_not_keep_a_controller_from_the_other_clusters() {
+        let clusters = Clusters::new(&Manager::new(client())).expect("these are the first clusters of the manager");
+        for name in ["a", "b"] {
+            clusters.engage(name, client()).expect("the name is unused");
+        }
+        let (others, watched) = (clusters.clone(), Arc::new(Mutex::new(Vec::new())));
+        let noted = Arc::clone(&watched);
+        let recipe: Recipe = Arc::new(move |cluster: &Cluster| {
+            noted
+                .lock()
+                .expect("the lock is not poisoned")
+                .push(cluster.name.clone());
+            if &*cluster.name == "a" {
+                others.state().clusters.remove("a");
+                return Err(Error::refused("the informer has stopped"));
+            }
+            Ok(())
+        });
+        clusters.add(recipe).expect("the cluster is no longer engaged");
+        assert_eq!(
+            *watched.lock().expect("the lock is not poisoned"),
+            ["a".into(), "b".into()]
+        );
     }
 }

@@ -75,11 +75,26 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) gate: Option<Arc<Gate<R>>>,
     pub(super) workers: BoxFuture<'static, ()>,
     pub(super) later: Later,
+    pub(super) ending: Ending<R>,
     /// Cancelled when the controller must stop.
     pub(super) stopping: Arc<CancellationToken>,
     pub(super) cache_sync_timeout: Duration,
     pub(super) needs_leader_election: bool,
     pub(super) is_warmed_up: bool,
+}
+
+/// Guard that ends the later watches and the queue of a controller when it is dropped, even if the controller was never
+/// run.
+pub(super) struct Ending<R: RequestKey> {
+    pub(super) later: Later,
+    pub(super) queue: WorkQueue<R>,
+}
+
+impl<R: RequestKey> Drop for Ending<R> {
+    fn drop(&mut self) {
+        self.later.end();
+        self.queue.shut_down();
+    }
 }
 
 /// The active watches and sources. They end when this value is dropped.
@@ -167,7 +182,7 @@ impl<R: RequestKey> Controller<R> {
             intake,
             workers,
             stopping,
-            later,
+            ending,
             ..
         } = self.parts;
         let mut panicked = self.running.as_ref().map(|it| it.panic.subscribe());
@@ -186,7 +201,6 @@ impl<R: RequestKey> Controller<R> {
             Either::Left((Either::Left(((), _)), _)) => {}
             Either::Left((Either::Right((panic, _)), _)) => {
                 stopping.cancel();
-                later.end();
                 let panic = panic.unwrap_or_default();
                 return Err(Error::refused(format!(
                     "controller {name:?}: a source of keys panicked: {panic}"
@@ -198,7 +212,7 @@ impl<R: RequestKey> Controller<R> {
                 running.await;
             }
         }
-        later.end();
+        drop(ending);
         if let Some(mut running) = self.running.take() {
             running.stop.cancel();
             let tasks = std::mem::take(&mut running.tasks);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster_key::ClusterKey;
-use super::controller::{Controller, Parts};
+use super::controller::{Controller, Ending, Parts};
 use super::intake::{Filter, Intake, Source, Watch};
 use super::later_watches::Later;
 use super::redelivery::EventPanics;
@@ -213,9 +213,10 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
 
     /// Reconciles keys without waiting until the caches have received the writes of the last reconcile.
     ///
-    /// By default, a key is held back until all caches of the written types have received the writes of its last
-    /// reconcile. This applies to writes through an observed client, such as
-    /// [`Manager::client`](super::Manager::client) or a client from
+    /// By default, a key is held back until all caches that this controller watches have received the writes of its
+    /// last reconcile to their types. Caches that the reconciler only reads, such as the cache of a
+    /// [`Manager::lister`](super::Manager::lister), do not count. This applies to writes through an observed client,
+    /// such as [`Manager::client`](super::Manager::client) or a client from
     /// [`Writes::observe`](crate::reconcile::Writes::observe). If a key is held back for more than 150 s, it fails with
     /// an error that describes the missing write, and is reconciled at its next retry, so that a stale cache does not
     /// block the key forever.
@@ -320,9 +321,14 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         };
         let span = self.span.unwrap_or_else(|| default_span(&self.name, kind, parts_of));
         let workers = Workers::new(queue.clone(), reconciler, self.workers, span, doors, &self.metrics);
+        let later = Later::default();
         Ok(Controller::new(Parts {
             name: self.name,
             factory: self.factory,
+            ending: Ending {
+                later: later.clone(),
+                queue: queue.clone(),
+            },
             intake: Intake {
                 queue,
                 filters: self.filters.into(),
@@ -335,7 +341,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
             sources: self.sources,
             gate,
             workers: Box::pin(workers.run()),
-            later: Later::default(),
+            later,
             stopping,
             cache_sync_timeout: self.cache_sync_timeout,
             needs_leader_election: self.needs_leader_election,

@@ -33,7 +33,8 @@ pub(super) struct EngineParts {
     pub(super) elected: CancellationToken,
 }
 
-/// The running components of a manager. If the engine is dropped, all runnables are aborted at their next await points.
+/// The running components of a manager. If the engine is dropped, all runnables and informers are aborted at their next
+/// await points.
 pub(super) struct Engine {
     parts: EngineParts,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
@@ -42,6 +43,7 @@ pub(super) struct Engine {
     stage: Stage,
     /// Runnables that start in a later stage.
     waiting: Vec<Box<dyn Runnable>>,
+    base: Crew,
     servers: Crew,
     always: Crew,
     leader: Crew,
@@ -135,6 +137,7 @@ impl Engine {
             tell,
             stage: Stage::Servers,
             waiting: Vec::new(),
+            base: Crew::default(),
             servers: Crew::default(),
             always: Crew::default(),
             leader: Crew::default(),
@@ -209,6 +212,7 @@ impl Engine {
     /// Starts a runnable, warms it up, or keeps it for a later stage, depending on its group and the current stage.
     fn take(&mut self, runnable: Box<dyn Runnable>) {
         let needs = match (runnable.group(), runnable.reads_caches()) {
+            (RunnableGroup::Base, _) => return self.base.start(runnable, &self.tell),
             (RunnableGroup::Server, _) => return self.servers.start(runnable, &self.tell),
             (RunnableGroup::Always, false) => Stage::Always,
             (RunnableGroup::Always, true) => Stage::Standby,
@@ -268,6 +272,7 @@ impl Engine {
         self.leader.stop().await;
         self.parts.factory.shutdown().await;
         self.servers.stop().await;
+        self.base.stop().await;
         self.leave_election().await;
     }
 
@@ -275,15 +280,18 @@ impl Engine {
     /// runnables have stopped, names the handlers of informers instead.
     pub(super) async fn abandon(&mut self) -> Vec<String> {
         let mut late = Vec::new();
-        for crew in [&self.always, &self.leader, &self.servers] {
+        let crews = [&self.always, &self.leader, &self.servers, &self.base];
+        for crew in crews {
             late.extend(std::mem::take(&mut *crew.names()));
+            // Abort all tasks before waiting, because one task may block the wait.
+            crew.tasks.abort();
         }
         if late.is_empty() {
             late.push("handlers of informers".to_owned());
         }
         let ending = async {
-            for crew in [&self.always, &self.leader, &self.servers] {
-                crew.tasks.abandon().await;
+            for crew in crews {
+                crew.tasks.finished().await;
             }
         };
         // A task that blocks its thread cannot be aborted. Wait only briefly for such a task before releasing the
@@ -297,5 +305,65 @@ impl Engine {
     async fn leave_election(&mut self) {
         self.end_election.cancel();
         self.election.finished().await;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.parts.factory.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as blocking;
+
+    use futures::FutureExt;
+    use kube::Client;
+
+    use super::super::runnable::{run_always, run_when_leader};
+    use super::*;
+
+    /// Sends a message when it is dropped.
+    struct OnDrop(blocking::Sender<()>);
+
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn blocked_runnable_does_not_delay_the_abortion_of_the_leader() {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let (_adding, added) = mpsc::unbounded_channel();
+        let parts = EngineParts {
+            factory: SharedInformerFactory::new(Client::new(never, "default")),
+            elector: None,
+            elected: CancellationToken::new(),
+        };
+        let mut engine = Engine::new(parts, added);
+        let (unblock, blocked) = blocking::channel::<()>();
+        let (sender, dropped) = blocking::channel();
+        let (started, starts) = blocking::channel();
+        let starting = started.clone();
+        let blocks = run_always("blocks", move |_| {
+            let _ = starting.send(());
+            let _ = blocked.recv();
+            futures::future::ready(Ok(())).boxed()
+        });
+        let leads = run_when_leader("leads", move |_| async move {
+            let _dropped = OnDrop(sender);
+            let _ = started.send(());
+            std::future::pending().await
+        });
+        engine.always.start(Box::new(blocks), &engine.tell);
+        engine.leader.start(Box::new(leads), &engine.tell);
+        assert_eq!(starts.iter().take(2).count(), 2);
+        assert_eq!(engine.abandon().await, ["blocks", "leads"]);
+        assert!(dropped.try_recv().is_ok(), "the task of the leader has ended");
+        drop(unblock);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -26,14 +26,16 @@ use crate::cache::{Lister, SharedInformerFactory, SharedInformerFactoryBuilder, 
 use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::reconcile::Writes;
+use crate::sync::Mutex;
 use crate::{Cacheable, Clock, Error, spans};
 
 /// Runs the controllers and other components of a process (controller-runtime's `Manager`). Clones refer to the same
 /// manager.
 ///
-/// It starts servers, then caches, then the runnables of the group `Always`, and, once this process is the leader, the
-/// runnables of the group `Leader`. The caches of standby processes are therefore up to date. On shutdown, it stops the
-/// groups `Always` and `Leader`, the caches, and the servers, in this order, and finally releases the lease.
+/// It starts the groups `Base` and `Server`, then caches, then the runnables of the group `Always`, and, once this
+/// process is the leader, the runnables of the group `Leader`. The caches of standby processes are therefore up to
+/// date. On shutdown, it stops the groups `Always` and `Leader`, the caches, and the groups `Server` and `Base`, in
+/// this order, and finally releases the lease.
 ///
 /// Some of these steps wait for caches to sync. The group `Always` starts once the caches that no controller watches
 /// have synced, and the leader election starts once the caches with a lister have synced. The manager fails if one of
@@ -89,6 +91,29 @@ enum Phase {
     /// The manager is running, and receives further runnables from this channel.
     Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
     Stopped,
+}
+
+impl State {
+    fn add(&mut self, runnable: impl Runnable) -> Result<(), Error> {
+        let name = runnable.name();
+        if self.names.contains(&name) {
+            return Err(Error::refused(format!(
+                "manager: a runnable with the name {name:?} already exists"
+            )));
+        }
+        let refused = || {
+            Error::refused(format!(
+                "manager: {name:?} cannot be added because the manager has stopped"
+            ))
+        };
+        match &mut self.phase {
+            Phase::New(runnables) => runnables.push(Box::new(runnable)),
+            Phase::Running(added) => added.send(Box::new(runnable)).map_err(|_| refused())?,
+            Phase::Stopped => return Err(refused()),
+        }
+        self.names.insert(name);
+        Ok(())
+    }
 }
 
 /// Builder of a [`Manager`].
@@ -266,8 +291,8 @@ impl Manager {
     }
 
     /// Returns the client that reconcilers should use. Its writes are recorded, so that a key is not reconciled until
-    /// the caches contain its previous writes. With leader election, writes are refused after this process has lost the
-    /// lease; see [`LeaderElector::fenced`].
+    /// the caches that its controller watches contain its previous writes. With leader election, writes are refused
+    /// after this process has lost the lease; see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
@@ -313,7 +338,8 @@ impl Manager {
     /// Fails if the manager has stopped and the recorder does not exist yet, or if an
     /// [`EventWriter`](super::EventWriter) with this name was added manually.
     pub fn recorder(&self, name: &str) -> Result<EventRecorder, Error> {
-        if let Some(recorder) = self.state().recorders.get(name) {
+        let mut state = self.state();
+        if let Some(recorder) = state.recorders.get(name) {
             return Ok(recorder.clone());
         }
         let instance = self.0.elector.as_ref().map_or(name, LeaderElector::identity);
@@ -323,14 +349,15 @@ impl Manager {
             ..RecorderConfig::new(name, instance)
         };
         let (recorder, writer) = EventRecorder::new(self.client(), config);
-        self.add(writer)?;
+        state.add(writer)?;
         recorder.register_metrics(&self.0.metrics);
-        self.state().recorders.insert(name.to_owned(), recorder.clone());
+        state.recorders.insert(name.to_owned(), recorder.clone());
         Ok(recorder)
     }
 
     /// Returns a lister of a type, which reads from the factory's informer. If the manager is already running, the
-    /// informer starts immediately; [`Lister::synced`] waits until it has synced.
+    /// informer starts immediately; [`Lister::synced`] waits until it has synced. A controller that writes objects of
+    /// this type should also watch them, because keys only wait for writes in watched caches.
     pub fn lister<K>(&self) -> Lister<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -340,7 +367,7 @@ impl Manager {
     }
 
     /// Returns a handle to the dependent objects of a type, which are read from the cache and written with
-    /// [`client`](Self::client).
+    /// [`client`](Self::client). The controller should also watch the type; see [`lister`](Self::lister).
     pub fn dependents<K>(&self) -> Dependents<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -387,25 +414,7 @@ impl Manager {
     ///
     /// Fails if a runnable with the same name was added before, or if the manager has stopped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), Error> {
-        let name = runnable.name();
-        let mut state = self.state();
-        if state.names.contains(&name) {
-            return Err(Error::refused(format!(
-                "manager: a runnable with the name {name:?} already exists"
-            )));
-        }
-        let refused = || {
-            Error::refused(format!(
-                "manager: {name:?} cannot be added because the manager has stopped"
-            ))
-        };
-        match &mut state.phase {
-            Phase::New(runnables) => runnables.push(Box::new(runnable)),
-            Phase::Running(added) => added.send(Box::new(runnable)).map_err(|_| refused())?,
-            Phase::Stopped => return Err(refused()),
-        }
-        state.names.insert(name);
-        Ok(())
+        self.state().add(runnable)
     }
 
     /// Waits until this process is the leader. Without leader election, waits until the manager is about to start the
@@ -499,5 +508,26 @@ impl fmt::Debug for ManagerBuilder {
             .field("election", &self.election)
             .field("grace", &self.grace)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interleave::interleave;
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_callers_receive_the_same_recorder() {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let client = Client::new(never, "default");
+        for seed in 0..50 {
+            let manager = Manager::new(client.clone());
+            let call = || {
+                manager.recorder("web").expect("the manager has not stopped");
+            };
+            interleave(seed, vec![Box::new(call), Box::new(call)]);
+        }
     }
 }

@@ -12,7 +12,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ObjectMeta;
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::event_series::{Correlator, Count, SeriesKey, Verdict};
@@ -29,6 +29,9 @@ const QUEUE: usize = 1000;
 
 /// Interval at which the counts of series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
+
+/// Time limit for sending the queued events when the writer stops. When it expires, the remaining events are dropped.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum length of a note in bytes, as limited by the server.
 const NOTE: usize = 1024;
@@ -264,7 +267,8 @@ fn event_name(regarding: &str, number: u64) -> String {
 }
 
 impl EventWriter {
-    /// Sends events until `stop` is cancelled. Then attempts to send each queued event once.
+    /// Sends events until `stop` is cancelled. Then attempts to send each queued event once, for at most ten seconds in
+    /// total.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut refresh = Instant::now() + REFRESH;
         let mut lanes = Lanes::new(Arc::clone(&self.sink), stop.clone());
@@ -305,7 +309,14 @@ impl EventWriter {
         while let Ok((event, at)) = self.events.try_recv() {
             self.take(event, at, &mut lanes);
         }
-        lanes.finished().await;
+        if timeout(DRAIN_TIMEOUT, lanes.finished()).await.is_err() {
+            let late = lanes.len();
+            (0..late).for_each(|_| self.sink.dropped.count(DropReason::Failed));
+            tracing::warn!(
+                count = late,
+                "events were dropped: the server did not respond during the shutdown"
+            );
+        }
     }
 
     fn take(&mut self, mut event: Event, at: Instant, lanes: &mut Lanes) {
@@ -387,7 +398,7 @@ impl Runnable for EventWriter {
     }
 
     fn group(&self) -> RunnableGroup {
-        RunnableGroup::Always
+        RunnableGroup::Base
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {

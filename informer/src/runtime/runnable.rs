@@ -8,11 +8,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::BoxError;
 
-/// Group of a runnable, which determines when it starts and stops. Groups start in the order `Server`, `Always`,
-/// `Leader`; they stop in the order `Always`, `Leader`, `Server`.
+/// Group of a runnable, which determines when it starts and stops. Groups start in the order `Base`, `Server`,
+/// `Always`, `Leader`; they stop in the order `Always`, `Leader`, `Server`, `Base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
+    /// Starts first and stops last. Intended for components that other runnables use until they have stopped, such as
+    /// the [`EventWriter`](super::EventWriter).
+    Base,
     /// Starts before the caches and stops after them. Intended for servers that receive requests from outside the
     /// process.
     Server,

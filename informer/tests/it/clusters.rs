@@ -3,15 +3,17 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use informer::ObjectKey;
 use informer::cache::{ByObject, IndexFn, SharedInformerFactory};
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{ClusterKey, Clusters, Manager};
+use informer::runtime::{ClusterKey, Clusters, Manager, run_when_leader};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use rstest::rstest;
 use testkit::explore::explore;
 use testkit::objects::{config_map, secret};
 use testkit::{TestCluster, Verb, faults};
+use tokio_util::sync::CancellationToken;
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
@@ -282,4 +284,37 @@ async fn cluster_that_cannot_be_watched_is_not_engaged() {
         .expect("the cluster name is unused");
     home.settle().await;
     assert!(east.exists::<Secret>("m"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_of_a_cluster_stop_after_the_runnables_of_the_leader() {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    let manager = Manager::new(home.client());
+    let clusters = Clusters::new(&manager).expect("the clusters of the manager are created once");
+    let cluster = clusters
+        .engage("east", east.client())
+        .expect("the cluster name is unused");
+    cluster.factory().informer::<ConfigMap>();
+    let (read, maps) = (Arc::new(Mutex::new(None)), cluster.cached_client());
+    let noted = Arc::clone(&read);
+    let mut named = ConfigMap::default();
+    named.metadata.name = Some("m".to_owned());
+    named.metadata.namespace = Some("default".to_owned());
+    let leader = run_when_leader("writes", move |stop| async move {
+        stop.cancelled().await;
+        let map = maps.create(&named).await?;
+        let map = maps.get::<ConfigMap>(&ObjectKey::of(&map)).await?;
+        *noted.lock().expect("the lock is not poisoned") = Some(map.is_some());
+        Ok(())
+    });
+    manager.add(leader).expect("the runnable is accepted");
+    let stop = CancellationToken::new();
+    let (stopped, runs) = (stop.clone(), manager.clone());
+    let running = home.run(async move { runs.run(stopped.cancelled_owned()).await.expect("no runnable fails") });
+    home.settle().await;
+    stop.cancel();
+    home.advance(Duration::from_secs(5)).await;
+    assert!(!running.is_running());
+    assert_eq!(*read.lock().expect("the lock is not poisoned"), Some(true));
+    assert!(cluster.factory().informer::<ConfigMap>().is_stopped());
 }

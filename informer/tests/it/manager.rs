@@ -6,10 +6,12 @@ use std::time::Duration;
 use informer::Clock;
 use informer::reconcile::{Action, ReconcileError, Reconciler, Request};
 use informer::runtime::{
-    Controller, ControllerBuilder, FnRunnable, LeaderElectionConfig, LeaseLock, Manager, run_always, run_when_leader,
+    Controller, ControllerBuilder, FnRunnable, LeaderElectionConfig, LeaseLock, Manager, Note, run_always,
+    run_when_leader,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
 use rstest::rstest;
 use testkit::objects::config_map;
 use testkit::{Running, TestCluster, Verb, faults};
@@ -153,11 +155,84 @@ async fn losing_the_lease_ends_the_manager_immediately() {
     manager
         .add(log.task(leading, "leader"))
         .expect("the runnable is accepted");
+    let maps = manager.factory().informer::<ConfigMap>();
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(5)).await;
     cluster.inject(faults::server_error().client("a")).forget();
     cluster.advance(Duration::from_secs(30)).await;
     assert_eq!(log.take(), ["+leader", "manager: leader election lost"]);
+    assert!(maps.is_stopped(), "the informers are dropped as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn informers_stop_if_the_run_of_the_manager_is_dropped() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::new(cluster.client());
+    let maps = manager.factory().informer::<ConfigMap>();
+    let running = {
+        let manager = manager.clone();
+        cluster.run(async move { manager.run(std::future::pending()).await })
+    };
+    cluster.settle().await;
+    running.crash();
+    cluster.settle().await;
+    assert!(maps.is_stopped(), "{:?}", log.take());
+}
+
+/// Returns a runnable of the leader that records an event when it is stopped.
+fn recording(manager: &Manager, log: &Log) -> FnRunnable {
+    let (recorder, log) = (
+        manager.recorder("web").expect("the manager has not stopped"),
+        log.clone(),
+    );
+    run_when_leader("records", move |stop| async move {
+        stop.cancelled().await;
+        log.say("stopping");
+        recorder.record(&ConfigMap::default(), Note::normal("Stopped", "Stop", ""));
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_runnables_record_while_they_stop_are_written() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = electing(&cluster, "a");
+    manager
+        .add(recording(&manager, &log))
+        .expect("the runnable is accepted");
+    let (_running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(5)).await;
+    stop.cancel();
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), ["stopping", "ended"]);
+    assert_eq!(cluster.list::<Event>().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_requests_without_a_response_delay_only_the_end_of_a_shutdown() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::new(cluster.client());
+    manager
+        .add(recording(&manager, &log))
+        .expect("the runnable is accepted");
+    let recorder = manager.recorder("web").expect("the manager has not stopped");
+    let (_running, stop) = start(&cluster, &manager, &log);
+    cluster
+        .inject(faults::delay(Duration::from_secs(3600)).on(Verb::Create, "events.events.k8s.io"))
+        .forget();
+    cluster.advance(Duration::from_secs(1)).await;
+    for number in 0..20 {
+        recorder.record(
+            &ConfigMap::default(),
+            Note::normal(&format!("Reason{number}"), "Act", ""),
+        );
+    }
+    cluster.settle().await;
+    stop.cancel();
+    cluster.advance(Duration::from_millis(100)).await;
+    assert_eq!(log.take(), ["stopping"]);
+    cluster.advance(Duration::from_secs(11)).await;
+    assert_eq!(log.take(), ["ended"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,6 +262,7 @@ async fn shutdown_waits_at_most_thirty_seconds() {
         .expect("a manager without leader election can be built");
     let hangs = run_always("hangs", |_| futures::future::pending());
     manager.add(hangs).expect("the runnable is accepted");
+    let maps = manager.factory().informer::<ConfigMap>();
     let (running, stop) = start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(1)).await;
     stop.cancel();
@@ -197,6 +273,8 @@ async fn shutdown_waits_at_most_thirty_seconds() {
         log.take(),
         ["manager: these runnables have not stopped within 30s: hangs"]
     );
+    cluster.settle().await;
+    assert!(maps.is_stopped(), "the informers are dropped as well");
 }
 
 #[tokio::test(start_paused = true)]

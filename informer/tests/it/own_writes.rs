@@ -437,3 +437,17 @@ async fn key_waits_for_a_current_cache_after_a_lost_create_response(#[case] loss
     assert_eq!(lost.hits(), 1);
     assert_eq!(cluster.list::<Secret>().len(), 1, "the object was not created again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn watches_cannot_be_added_to_a_controller_that_was_dropped() {
+    let cluster = TestCluster::start();
+    let factory = SharedInformerFactory::new(cluster.client());
+    let controller = Controller::builder("never", &factory)
+        .for_::<ConfigMap>()
+        .build(|_: Request| async { Ok::<_, ReconcileError>(Action::await_change()) })
+        .expect("the controller is complete");
+    let watches = controller.later_watches();
+    watches.watch::<Secret>(nobody()).expect("the controller exists");
+    drop(controller);
+    watches.watch::<Secret>(nobody()).expect_err("the controller has ended");
+}
