@@ -33,6 +33,15 @@ impl<'a> TableRow<'a> {
         self.object.name().into()
     }
 
+    /// Returns the name, with the suffix `(default)` if one of these annotations makes the class the default.
+    pub(super) fn class_name(self, annotations: &[&str]) -> Value {
+        let mut entries = self.at("metadata.annotations").entries();
+        match entries.any(|(key, value)| annotations.contains(&key) && value.text() == "true") {
+            true => format!("{} (default)", self.object.name()).into(),
+            false => self.name(),
+        }
+    }
+
     /// Returns the cell with the object's age.
     pub(super) fn age(self) -> Value {
         self.since(self.at("metadata.creationTimestamp")).into()

@@ -116,6 +116,25 @@ fn template() -> Value {
     json!({"provisioner": "p", "allowVolumeExpansion": true,
            "metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}),
     json!(["a (default)", "p", "Delete", "Immediate", true, "5m"]))]
+#[case("storage.k8s.io", "StorageClass",
+    json!({"provisioner": "p",
+           "metadata": {"annotations": {"storageclass.beta.kubernetes.io/is-default-class": "true"}}}),
+    json!(["a (default)", "p", "Delete", "Immediate", false, "5m"]))]
+#[case("storage.k8s.io", "VolumeAttributesClass",
+    json!({"driverName": "d",
+           "metadata": {"annotations": {"volumeattributesclass.alpha.kubernetes.io/is-default-class": "true"}}}),
+    json!(["a", "d", "5m"]))]
+#[case("networking.k8s.io", "IngressClass",
+    json!({"spec": {"controller": "c"},
+           "metadata": {"annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}}),
+    json!(["a (default)", "c", "<none>", "5m"]))]
+#[case("rbac.authorization.k8s.io", "RoleBinding",
+    json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "ServiceAccount", "name": "sa"}]}),
+    json!(["a", "Role/r", "5m", "", "", "/sa"]))]
+#[case("batch", "Job",
+    json!({"spec": {"completions": 1, "template": template()},
+           "status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}}),
+    json!(["a", "SuccessCriteriaMet", "0/1", "", "5m", "c,e", "img:1,img:2", "<none>"]))]
 #[case("", "PersistentVolumeClaim",
     json!({"spec": {"volumeName": "v", "storageClassName": "s", "volumeMode": "Filesystem"},
            "status": {"phase": "Bound", "capacity": {"storage": "1Gi"},
@@ -180,6 +199,15 @@ fn container(state: Value) -> Value {
 #[case(json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true, "restartCount": 2,
         "state": {"running": {}}, "lastState": {"terminated": {"finishedAt": "2026-01-01T00:09:00Z"}}}]}),
     "1/1", "Running", "2 (60s ago)")]
+#[case::failed(json!({"phase": "Failed", "containerStatuses": [
+        {"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        {"name": "b", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
+    "0/1", "Error", "0")]
+#[case::failed_next_to_a_running_container(json!({"phase": "Running", "containerStatuses": [
+        {"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        {"name": "b", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}},
+        {"name": "c", "ready": true, "state": {"running": {}}}]}),
+    "1/1", "Error", "0")]
 fn m4_pod_status_column_shows_the_reason(
     #[case] status: Value,
     #[case] ready: &str,

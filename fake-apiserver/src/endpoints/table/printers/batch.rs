@@ -58,6 +58,8 @@ fn status(row: TableRow<'_>) -> &'static str {
         "Suspended"
     } else if has("FailureTarget") {
         "FailureTarget"
+    } else if has("SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
     } else {
         "Running"
     }

@@ -272,7 +272,7 @@ pub(super) const INGRESS_CLASS: Printer = Printer {
             (true, false) => format!("{kind}/{name}"),
         };
         vec![
-            row.name(),
+            row.class_name(&["ingressclass.kubernetes.io/is-default-class"]),
             row.at("spec.controller").text().into(),
             text.into(),
             row.age(),

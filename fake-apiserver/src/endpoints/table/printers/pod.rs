@@ -185,6 +185,7 @@ impl Summary {
 
     fn add_containers(&mut self, row: TableRow<'_>) {
         let mut has_running = false;
+        let mut error = None;
         for status in row.at("status.containerStatuses").items().rev() {
             self.add_restarts(status);
             let terminated = status.at("state.terminated");
@@ -193,16 +194,24 @@ impl Summary {
                 self.reason = waits_for.to_owned();
             } else if terminated.is_set() {
                 self.reason = ended(terminated);
+                if terminated.at("exitCode").int() != 0 {
+                    error = Some(self.reason.clone());
+                }
             } else if status.at("ready").flag() && status.at("state.running").is_set() {
                 has_running = true;
                 self.ready += 1;
             }
         }
-        // A Pod with a running container is not completed.
-        if self.reason == "Completed" && has_running {
+        // A Pod with a running container, or with a container that failed, is not completed.
+        if self.reason == "Completed" {
             let mut conditions = row.at("status.conditions").items();
             let is_ready = conditions.any(|it| it.at("type").text() == "Ready" && it.at("status").text() == "True");
-            self.reason = if is_ready { "Running" } else { "NotReady" }.to_owned();
+            match (has_running, error) {
+                (true, _) if is_ready => self.reason = "Running".to_owned(),
+                (_, Some(error)) => self.reason = error,
+                (true, None) => self.reason = "NotReady".to_owned(),
+                (false, None) => {}
+            }
         }
     }
 

@@ -43,7 +43,7 @@ fn cells(row: TableRow<'_>) -> Vec<Value> {
         let names = found.map(|it| {
             let name = it.at("name").text();
             match it.at("namespace").text() {
-                namespace if kind == "ServiceAccount" && !namespace.is_empty() => format!("{namespace}/{name}"),
+                namespace if kind == "ServiceAccount" => format!("{namespace}/{name}"),
                 _ => name.to_owned(),
             }
         });

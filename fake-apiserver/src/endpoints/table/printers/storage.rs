@@ -187,7 +187,10 @@ pub(super) const STORAGE_CLASS: Printer = Printer {
     ],
     cells: |row| {
         vec![
-            named_default(row, "storageclass.kubernetes.io/is-default-class"),
+            row.class_name(&[
+                "storageclass.kubernetes.io/is-default-class",
+                "storageclass.beta.kubernetes.io/is-default-class",
+            ]),
             row.at("provisioner").text().into(),
             row.at("reclaimPolicy").text_or("Delete").into(),
             row.at("volumeBindingMode").text_or("Immediate").into(),
@@ -203,28 +206,8 @@ pub(super) const VOLUME_ATTRIBUTES_CLASS: Printer = Printer {
         Column::text("DriverName", "Name of the CSI driver This field is immutable."),
         AGE,
     ],
-    cells: |row| {
-        vec![
-            named_default(row, "volumeattributesclass.alpha.kubernetes.io/is-default-class"),
-            row.at("driverName").text().into(),
-            row.age(),
-        ]
-    },
+    cells: |row| vec![row.name(), row.at("driverName").text().into(), row.age()],
 };
-
-/// Returns the name, with the suffix `(default)` if an annotation makes the class the default.
-fn named_default(row: TableRow<'_>, annotation: &str) -> Value {
-    let is_default = row.at("metadata.annotations").entries().any(|(key, value)| {
-        (key == annotation
-            || key == "storageclass.beta.kubernetes.io/is-default-class" && annotation.starts_with("storageclass."))
-            && value.text() == "true"
-    });
-    if is_default {
-        format!("{} (default)", row.object.name()).into()
-    } else {
-        row.name()
-    }
-}
 
 pub(super) const VOLUME_ATTACHMENT: Printer = Printer {
     columns: &[
