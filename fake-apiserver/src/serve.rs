@@ -772,9 +772,9 @@ mod tests {
             assert!(answer.ends_with("None\n"), "{answer}");
 
             let answer = get(&serving, "localhost", "/user", serving.credentials.as_ref()).await;
-            let admin =
-                r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"], uid: "", extra: {} })"#;
+            let admin = r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"], uid: "", extra: {"#;
             assert!(answer.contains(admin), "{answer}");
+            assert!(answer.contains("[\"X509SHA256="), "{answer}");
         }
 
         #[tokio::test]

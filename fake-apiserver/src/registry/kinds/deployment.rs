@@ -114,7 +114,7 @@ fn set_rollback(object: &mut Object, revision: Option<i64>) {
             let annotations = ensure_object(object.metadata_mut(), "annotations");
             annotations.insert(ROLLBACK.into(), revision.to_string().into());
         }
-        None => remove_annotations(object.metadata_mut(), &[ROLLBACK]),
+        None => remove_annotations(object, &[ROLLBACK]),
     }
 }
 

@@ -72,8 +72,11 @@ pub(crate) fn default_object(map: &mut Map, field: &str) {
     default_value(map, field, Map::new());
 }
 
-/// Removes annotations from `metadata`, and the field with all annotations if none remain.
-pub(crate) fn remove_annotations(metadata: &mut Map, keys: &[&str]) {
+/// Removes annotations from an object or a template, and the field with all annotations if none remain.
+pub(crate) fn remove_annotations(object: &mut Map, keys: &[&str]) {
+    let Some(metadata) = object_mut(object, "metadata") else {
+        return;
+    };
     let annotations = metadata.get("annotations").and_then(Value::as_object);
     if !annotations.is_some_and(|it| keys.iter().any(|key| it.contains_key(*key))) {
         return;

@@ -228,7 +228,7 @@ pub(super) fn drop_annotations(object: &mut Object) {
         SCALE_DOWN_TOLERANCE,
         SCALE_UP_TOLERANCE,
     ];
-    remove_annotations(object.metadata_mut(), &keys);
+    remove_annotations(object, &keys);
 }
 
 fn take_annotation(object: &mut Object, key: &str) -> Option<Value> {

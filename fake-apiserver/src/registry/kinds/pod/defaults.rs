@@ -20,8 +20,8 @@ const OF_INIT_CONTAINERS: [&str; 4] = [
 ];
 
 /// Drops legacy annotations of a Pod or template (`dropInitContainerAnnotations`).
-pub(crate) fn drop_legacy_annotations(metadata: &mut Map) {
-    remove_annotations(metadata, &OF_INIT_CONTAINERS);
+pub(crate) fn drop_legacy_annotations(object: &mut Map) {
+    remove_annotations(object, &OF_INIT_CONTAINERS);
 }
 
 /// Fills in the defaults of `template` in a workload's spec. Creates the template if it is absent.
@@ -35,7 +35,8 @@ pub(crate) fn default_template_if_set(spec: &mut Map) {
     let Some(template) = object_mut(spec, "template") else {
         return;
     };
-    drop_legacy_annotations(ensure_object(template, "metadata"));
+    default_object(template, "metadata");
+    drop_legacy_annotations(template);
     default_pod_spec(ensure_object(template, "spec"));
 }
 

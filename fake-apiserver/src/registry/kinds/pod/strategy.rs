@@ -45,7 +45,7 @@ impl Strategy for PodStrategy {
     }
 
     fn default(&self, object: &mut Object) {
-        defaults::drop_legacy_annotations(object.metadata_mut());
+        defaults::drop_legacy_annotations(object);
         let spec = ensure_object(object, "spec");
         defaults::default_pod_spec(spec);
         defaults::default_pod_alone(spec);
