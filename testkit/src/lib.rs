@@ -98,7 +98,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cel`, on by default | the rules of CRDs (`x-kubernetes-validations`) and of admission policies |
-//! | `serve` | ports, the control API, `exec`, `attach` and `port-forward`, Tables, OpenAPI, webhooks at addresses |
+//! | `serve` | ports, the control API, `exec`, `attach` and `port-forward`, Tables, OpenAPI |
 //! | `processes` | the command `drydock`, which explores controllers in any language as processes; on Linux and macOS |
 //! | `tracing-subscriber` | the virtual time as the time of `tracing-subscriber`'s lines |
 

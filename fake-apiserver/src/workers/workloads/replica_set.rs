@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::controller::WorkloadController;
 use super::plan::{Plan, Regarding, Told};
 use super::pods::{
-    available_at, first_to_go, from_template, generation, is_active, is_available, is_ready, label, plus, spec, status,
+    available_at, first_to_go, from_template, generation, is_active, is_available, is_ready, label, spec, status,
 };
 use super::resource::Resource;
 use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition, selector_of};
@@ -192,6 +192,5 @@ fn next_status(resource: Resource, set: &Object, active: &[&Arc<Object>], termin
     } else {
         next.insert("conditions".into(), Value::Array(list));
     }
-    let _ = plus;
     next
 }
