@@ -65,6 +65,25 @@ fn garbage_is_not_part_of_the_end_state() {
     bounded(explore(owners_come_and_go), 120).run();
 }
 
+/// The collector identifies owners by their uids, so it would confuse objects with the same uid.
+#[test]
+fn objects_of_a_run_do_not_get_the_uids_of_initial_objects() {
+    let initial = TestCluster::builder().object(config_map("a")).object(config_map("b"));
+    explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", own_config_maps);
+        cluster.create(pod("c")).await;
+        cluster.settle().await;
+        let server = cluster.server();
+        let objects = server.objects(&server.snapshot());
+        let uids = objects.iter().filter_map(|it| it["metadata"]["uid"].as_str());
+        let different: std::collections::BTreeSet<&str> = uids.clone().collect();
+        assert_eq!(different.len(), uids.count());
+    })
+    .cluster(initial)
+    .schedules(1)
+    .run();
+}
+
 /// Requests of the garbage collector may be late, like other requests.
 #[test]
 fn exploration_delays_requests_of_workers() {

@@ -32,6 +32,9 @@ pub(crate) struct World {
     is_start_set: bool,
 }
 
+/// Bits in which the seeds of runs and of their initial objects differ.
+const RUNS: u64 = 1 << 63;
+
 /// Variant of the server for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
@@ -60,10 +63,12 @@ impl TestClusterBuilder {
         let cluster = self.clone().start();
         let (state, now) = (cluster.server.snapshot(), cluster.server.now());
         let server = |shift| self.server_to_be().world(&state).start_time(now + shift);
+        // With the seed of the initial objects, new objects would get their uids again.
+        let seed = self.seed ^ RUNS;
         World {
-            server: server(Duration::ZERO).seed(self.seed),
-            other: server(OTHER_TIME).seed(!self.seed),
-            large: server(Duration::ZERO).seed(self.seed).revision(LARGE),
+            server: server(Duration::ZERO).seed(seed),
+            other: server(OTHER_TIME).seed(!seed),
+            large: server(Duration::ZERO).seed(seed).revision(LARGE),
             start: now,
             is_start_set,
             builder: self,
