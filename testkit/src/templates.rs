@@ -113,9 +113,10 @@ impl Template {
         (template.literals() > 0).then_some(template)
     }
 
-    /// Returns the number of words that are the same in all names of the template.
+    /// Returns the number of words that are the same in all names of the template. The `*` of a name that the server
+    /// generates does not count.
     fn literals(&self) -> usize {
-        let is_literal = |it: &&Word| matches!(it, Word::Literal(text) if !text.is_empty());
+        let is_literal = |it: &&Word| matches!(it, Word::Literal(text) if !text.is_empty() && text != "*");
         self.words.iter().filter(is_literal).count()
     }
 
@@ -181,9 +182,20 @@ mod tests {
         assert_eq!(templates.key(&format!("pods other/{name}")), None);
     }
 
+    #[rstest]
+    #[case::names("web", "blog")]
+    #[case::prefixes_of_generated_names("web-*", "blog-*")]
+    fn unrelated_names_have_no_template(#[case] one: &str, #[case] other: &str) {
+        let [one, other] = [one, other].map(|it| format!("pods shop/{it}"));
+        assert!(Templates::between([&*one].into_iter(), [&*other].into_iter()).is_empty());
+    }
+
+    /// The Pods of an owner with a random name, such as the RayCluster of a RayJob.
     #[test]
-    fn unrelated_names_have_no_template() {
-        let templates = Templates::between(["pods shop/web"].into_iter(), ["pods shop/blog"].into_iter());
-        assert!(templates.is_empty());
+    fn generated_names_with_a_random_prefix_have_a_template() {
+        let (one, other) = ("pods shop/web-a1b2c-head-*", "pods shop/web-d4e5f-head-*");
+        let templates = Templates::between([one].into_iter(), [other].into_iter());
+        let key = templates.key("pods shop/web-77777-head-*");
+        assert_eq!(key.as_deref(), Some("pods shop/web-*-head-*"));
     }
 }

@@ -141,11 +141,8 @@ impl Outcome {
     pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = self.end.mask(&other.end, ignored, began);
         for [one, others] in [[&self.created, &other.created], [&self.deleted, &other.deleted]] {
-            // A key with `*` belongs to objects with names that the server generates.
             let only = |one: &'_ Uids, others: &Uids| {
-                let keys = one
-                    .keys()
-                    .filter(|key| !key.contains('*') && !others.contains_key(*key));
+                let keys = one.keys().filter(|key| !others.contains_key(*key));
                 keys.cloned().collect::<Vec<String>>()
             };
             let (one, others) = (only(one, others), only(others, one));

@@ -20,10 +20,16 @@ const VALUE_CHARS: usize = 200;
 /// Description of an object that does not exist in the reference.
 pub(super) const UNEXPECTED: &str = "unexpected";
 
-/// Prefix of the keys of ControllerRevisions. As in Kubernetes, a worker copies their annotations from the owner only
-/// when it creates them. The revision does not show when its annotations were copied. Other kinds are not affected: the
-/// annotations of ReplicaSets are copied at each sync, and the annotations of Pods and Jobs are part of a template.
-const REVISIONS: &str = "controllerrevisions.apps ";
+/// Prefixes of the keys of objects whose annotations depend on the times of a worker's writes, as in Kubernetes: the
+/// annotations of a ControllerRevision are copied from its owner only when it is created, and Endpoints and
+/// EndpointSlices contain the time of the change that caused the last write, if there was one. Other kinds are not
+/// affected: the annotations of ReplicaSets are copied at each sync, and the annotations of Pods and Jobs are part of a
+/// template.
+const TIMED: [&str; 3] = [
+    "controllerrevisions.apps ",
+    "endpoints ",
+    "endpointslices.discovery.k8s.io ",
+];
 
 /// Metadata fields that always differ between runs, or that only count writes.
 const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
@@ -158,17 +164,20 @@ impl<'a> Pair<'a> {
     fn canonical(&self, side: usize, key: &str, kept: &Kept, words: &dyn Fn(&Referent) -> String) -> Value {
         let state = self.states[side];
         let mut object = kept.object.value();
-        // The annotations may have been copied before or after a change of the owner. The owner is compared as well.
-        let is_copied = key.starts_with(REVISIONS) && state.is_derived(kept);
+        // The owner and the Service, from which the worker derives these objects, are compared as well.
+        let are_timed = TIMED.iter().any(|it| key.starts_with(it)) && state.is_derived(kept);
         state.hide_choices(key, &mut object);
         name_generation(&mut object);
+        if let (true, Some(status)) = (key.starts_with("pods "), object.get_mut("status")) {
+            remove_container_ids(status);
+        }
         let Some(metadata) = object["metadata"].as_object_mut() else {
             return object;
         };
         for field in OWN.iter().chain(&["uid"]) {
             metadata.remove(*field);
         }
-        if is_copied {
+        if are_timed {
             metadata.remove("annotations");
         }
         if let Some(time) = metadata.get_mut("deletionTimestamp") {
@@ -406,6 +415,20 @@ fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec
     }
 }
 
+/// Removes the ids of containers from the status of a Pod, because they are derived from its uid.
+fn remove_container_ids(status: &mut Value) {
+    for field in [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ] {
+        let containers = status.get_mut(field).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.remove("containerID");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -508,5 +531,46 @@ mod tests {
             [""; 0],
             "the controller under test wrote it"
         );
+    }
+
+    /// Creates a Service with a label before or after its endpoints are written.
+    async fn labelled(is_early: bool) -> EndState {
+        let cluster = TestCluster::builder().workers(fake_apiserver::Worker::ALL).start();
+        let service =
+            object("v1", "Service", "web").set("spec", json!({"selector": {"app": "web"}, "ports": [{"port": 80}]}));
+        let labels = json!({"team": "a"});
+        cluster.create(crate::objects::pod("web").label("app", "web")).await;
+        if is_early {
+            cluster.create(service.set("metadata.labels", labels)).await;
+        } else {
+            cluster.create(service).await;
+            cluster.settle().await;
+            cluster
+                .patch(object("v1", "Service", "web"), json!({"metadata": {"labels": labels}}))
+                .await;
+        }
+        cluster.settle().await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    /// Starts a Pod on a server with this seed.
+    async fn started(seed: u64) -> EndState {
+        let builder = TestCluster::builder().seed(seed);
+        let cluster = builder.workers(fake_apiserver::Worker::ALL).start();
+        cluster.create(crate::objects::pod("web")).await;
+        cluster.settle().await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_of_containers_are_not_compared() {
+        let (one, other) = (started(1).await, started(2).await);
+        assert_eq!(one.compare(&other, &Mask::default()), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn annotations_of_endpoints_with_the_time_of_a_change_are_not_compared() {
+        let (early, late) = (labelled(true).await, labelled(false).await);
+        assert_eq!(early.compare(&late, &Mask::default()), [""; 0]);
     }
 }
