@@ -356,7 +356,8 @@ impl Failures {
         Self { bound, first }
     }
 
-    /// Returns `true` if the request has failed in the same way for so long that the failure does not count as activity.
+    /// Returns `true` if the request has failed in the same way for so long that the failure no longer counts as
+    /// activity.
     fn is_repetition(&mut self, request: &RecordedRequest) -> bool {
         let Some(bound) = self.bound else { return false };
         let (method, path) = (request.method.to_string(), request.path.clone());

@@ -376,8 +376,8 @@ impl Row {
 
     /// Returns an object in another version of the same resource, and its type in that version.
     ///
-    /// Fails if a CRD does not list the version, or if a built-in resource does not have it. For a CRD, the error is the
-    /// same as from `crConverter` of k8s.io/apiextensions-apiserver.
+    /// Fails if a CRD does not list the version, or if a built-in resource does not have it. For a CRD, the error is
+    /// the same as from `crConverter` of k8s.io/apiextensions-apiserver.
     pub(crate) fn in_version<'o>(
         &self,
         object: &'o Object,
