@@ -24,6 +24,8 @@ pub struct Report {
     /// Plans that failed only in some of their runs, with descriptions of the failures.
     pub(crate) unsure: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
+    /// Number of plans that failed once and were not repeated, because time ran out.
+    pub(crate) unconfirmed: usize,
     /// The `sometimes` checks that never held.
     pub(crate) never: Vec<String>,
     /// Kinds of faults that were never tried.
@@ -128,6 +130,7 @@ impl Report {
             found: Vec::new(),
             unsure: Vec::new(),
             notes: Vec::new(),
+            unconfirmed: 0,
             never: Vec::new(),
             untried_kinds: Vec::new(),
             coverage: Coverage::default(),
@@ -384,15 +387,20 @@ impl fmt::Display for Report {
             writeln!(f, "violated: sometimes {never:?}: {NEVER}")?;
         }
         for note in &self.notes {
-            writeln!(f, "note: {note}")?;
+            // The notes are written for tests.
+            writeln!(f, "note: {}", note.replace("EXPLORE_REPLAY=", "--replay "))?;
         }
         if self.is_interrupted {
             writeln!(f, "interrupted: the search is not complete")?;
         }
-        match (self.is_success(), self.is_replay) {
-            (true, true) => writeln!(f, "no failure: the replay passes")?,
-            (true, false) => writeln!(f, "no failure found")?,
-            (false, _) => {}
+        match (self.is_success(), self.is_replay, self.unconfirmed) {
+            (true, true, _) => writeln!(f, "no failure: the replay passes")?,
+            (true, false, 0) => writeln!(f, "no failure found")?,
+            (true, false, count) => writeln!(
+                f,
+                "no failure was confirmed, but {count} of the plans failed once: increase the budget to repeat them"
+            )?,
+            (false, ..) => {}
         }
         let spent = &self.spent;
         if !self.is_replay {

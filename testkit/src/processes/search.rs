@@ -386,6 +386,7 @@ impl Exploration<'_> {
             .map(|it| (it.plan.clone(), it.what.clone()))
             .collect();
         report.notes.extend(search.asides.notes(&self.config));
+        report.unconfirmed = search.asides.unconfirmed.len();
         report.coverage = search.coverage.clone();
     }
 

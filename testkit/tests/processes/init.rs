@@ -72,6 +72,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web-operator, namespace: web-system}
 spec:
+  replicas: 2
   template:
     metadata: {labels: {app: web}}
     spec:
@@ -90,14 +91,18 @@ apiVersion: example.com/v1
 kind: Web
 metadata: {name: sample, namespace: shop}
 spec: {paused: false, replicas: 2}
+---
+apiVersion: example.com/v1
+kind: Web
+metadata: {name: other, namespace: shop}
 "#;
 
 /// Fields of the container of the manager.
 const CONTAINER: &str = r#"command: [/manager]
-          args: [--leader-elect, "--config=/etc/web/web.yaml", "--webhook-cert-path=/tmp/certs", "--name=$(POD_NAME)"]
+          args: [--leader-elect, "--config=/etc/web/web.yaml", "--webhook-cert-path=/certs", "--name=$(POD_NAME)"]
           ports: [{name: hooks, containerPort: 9443}]
           readinessProbe: {httpGet: {path: /readyz, port: 8081}}
-          volumeMounts: [{name: settings, mountPath: /etc/web}, {name: certificate, mountPath: /tmp/certs}]
+          volumeMounts: [{name: settings, mountPath: /etc/web}, {name: certificate, mountPath: /certs}]
           env:
             - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
             - {name: LEVEL, valueFrom: {configMapKeyRef: {name: settings, key: LEVEL}}}
@@ -143,6 +148,8 @@ controllers:
       - "--webhook-cert-path=${CERT_DIR}"
       - "--name=${NAME}"
     namespace: web-system
+    # The manifests have 2 replicas. Replicas share a network, so their ports must differ:
+    # replicas: 2
     # The kubeconfig is in ${KUBECONFIG} for programs that need one.
     inCluster: true
     user: "system:serviceaccount:web-system:web"
@@ -158,14 +165,16 @@ cluster:
   rbac: true
 steps:
   - apply: samples/1-web-sample.yaml
+  # further objects of the same kinds
+  # - apply: samples/2-web-other.yaml
   - patch: {object: webs.example.com/sample, merge: {spec: {replicas: 3}}}
     namespace: shop
   - delete: webs.example.com/sample
     namespace: shop
 "#;
     assert_eq!(scenario, expected);
-    let expected = "drydock/scenario.yaml: 1 workload, 1 CustomResourceDefinition, 1 custom resource
-left out: 1 Certificate of cert-manager.io
+    let expected = "drydock/scenario.yaml: 1 workload, 1 CustomResourceDefinition, 2 custom resources
+left out: 1 × Certificate of cert-manager.io
 run it with: drydock explore drydock/scenario.yaml
 ";
     assert_eq!(summary, expected);

@@ -122,7 +122,11 @@ impl<'a> Pods<'a> {
         }
         let replicas = container.workload["spec"]["replicas"].as_u64().unwrap_or(1);
         if replicas > 1 {
-            let _ = writeln!(scenario, "    replicas: {replicas}");
+            let _ = writeln!(
+                scenario,
+                "    # The manifests have {replicas} replicas. Replicas share a network, so their ports must differ:\n    \
+                 # replicas: {replicas}"
+            );
         }
         scenario
             .push_str("    # The kubeconfig is in ${KUBECONFIG} for programs that need one.\n    inCluster: true\n");
@@ -382,13 +386,15 @@ fn projected(mut data: BTreeMap<String, String>, items: &Value) -> BTreeMap<Stri
         .collect()
 }
 
-/// Finds a program by its name in this directory and the usual directories of build results. Returns its path relative
-/// to the directory of the scenario.
+/// Finds a program by its name in this directory and the usual directories of build results, or else the only file in
+/// `bin`. Returns its path relative to the directory of the scenario.
 fn program(name: &str, directory: &Path) -> Option<String> {
-    let found = PROGRAMS
-        .iter()
-        .map(|it| Path::new(it).join(name))
-        .find(|it| it.is_file())?;
+    let mut named = PROGRAMS.iter().map(|it| Path::new(it).join(name));
+    let found = named.find(|it| it.is_file()).or_else(|| {
+        let files = std::fs::read_dir("bin").ok()?.flatten().map(|it| it.path());
+        let mut files = files.filter(|it| it.is_file());
+        files.next().filter(|_| files.next().is_none())
+    })?;
     let parts = directory.components();
     let is_below = parts
         .clone()

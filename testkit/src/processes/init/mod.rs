@@ -120,15 +120,15 @@ fn summary(text: &str, scenario: &Path, manifests: &Manifests) -> String {
         "{path}: {}, {}, {}\n",
         count(manifests.workloads.len(), "workload"),
         count(manifests.definitions.len(), "CustomResourceDefinition"),
-        count(manifests.custom.len(), "custom resource"),
+        count(manifests.custom.len() + manifests.further.len(), "custom resource"),
     );
     for (at, line) in text.lines().enumerate() {
         if let Some((_, what)) = line.split_once(MISSING) {
             let _ = writeln!(summary, "{path}:{}: missing: {what}", at + 1);
         }
     }
-    for (kind, count_of_kind) in &manifests.left_out {
-        let _ = writeln!(summary, "left out: {}", count(*count_of_kind, kind));
+    for (kind, count) in &manifests.left_out {
+        let _ = writeln!(summary, "left out: {count} × {kind}");
     }
     let _ = writeln!(summary, "run it with: drydock explore {path}");
     summary

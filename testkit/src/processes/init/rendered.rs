@@ -47,8 +47,10 @@ const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "K
 pub(super) struct Manifests {
     pub(super) workloads: Vec<Value>,
     pub(super) definitions: Vec<Value>,
-    /// Objects of the kinds that the definitions define.
+    /// The first object of each kind that the definitions define.
     pub(super) custom: Vec<Value>,
+    /// Further objects of these kinds.
+    pub(super) further: Vec<Value>,
     /// Objects that exist before the controllers start.
     pub(super) others: Vec<Value>,
     /// Kinds of objects that are not part of the scenario, and the number of objects.
@@ -81,7 +83,11 @@ impl Manifests {
             if WORKLOADS.contains(&kind.as_str()) && has_containers {
                 manifests.workloads.push(object);
             } else if manifests.definition(&object).is_some() {
-                manifests.custom.push(object);
+                let is_of_kind = |it: &Value| it["kind"] == object["kind"] && group(it) == group(&object);
+                match manifests.custom.iter().any(is_of_kind) {
+                    true => manifests.further.push(object),
+                    false => manifests.custom.push(object),
+                }
             } else if !is_built_in(group(&object)) || LEFT_OUT.contains(&kind.as_str()) {
                 *manifests.left_out.entry(described(&object)).or_default() += 1;
             } else {
@@ -110,7 +116,11 @@ impl Manifests {
 
     /// Returns the namespaces that objects are in but that are not among the objects.
     pub(super) fn missing_namespaces(&self) -> BTreeSet<String> {
-        let all = || [&self.workloads, &self.custom, &self.others].into_iter().flatten();
+        let all = || {
+            [&self.workloads, &self.custom, &self.further, &self.others]
+                .into_iter()
+                .flatten()
+        };
         let used = all().filter_map(|it| it["metadata"]["namespace"].as_str());
         let is_made = |name: &str| {
             let mut others = self.others.iter();

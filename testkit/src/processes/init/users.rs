@@ -27,13 +27,19 @@ pub(super) fn write(manifests: &Manifests, steps: &mut String, files: &mut Files
         );
         steps.push_str("  - apply: example.yaml\n");
     }
-    for (at, object) in manifests.custom.iter().enumerate() {
+    let all = manifests.custom.iter().chain(&manifests.further).enumerate();
+    for (at, object) in all {
         let (kind, name) = (text(&object["kind"]).to_lowercase(), text(&object["metadata"]["name"]));
         let file = format!("samples/{}-{kind}-{name}.yaml", at + 1);
-        let _ = writeln!(steps, "  - apply: {}", quoted(&file));
+        if at == manifests.custom.len() {
+            steps.push_str("  # further objects of the same kinds\n");
+        }
+        let mark = if at < manifests.custom.len() { "" } else { "# " };
+        let _ = writeln!(steps, "  {mark}- apply: {}", quoted(&file));
         files.push((file, load::to_text([object])));
     }
-    for object in &manifests.custom {
+    let named = || manifests.custom.iter().filter(|it| it["metadata"]["name"].is_string());
+    for object in named() {
         change(manifests, object, steps);
     }
     if manifests.custom.is_empty() {
@@ -41,7 +47,7 @@ pub(super) fn write(manifests: &Manifests, steps: &mut String, files: &mut Files
         steps.push_str("  # - patch: {object: RESOURCE/NAME, merge: {spec: {replicas: 3}}}\n");
         steps.push_str("  # - delete: RESOURCE/NAME\n");
     }
-    for object in manifests.custom.iter().rev() {
+    for object in named().rev() {
         let _ = writeln!(
             steps,
             "  - delete: {}{}",
