@@ -72,7 +72,7 @@ pub(crate) fn validate_immutable(object: &Object, old: &Object, fields: &[(&str,
             false => !object.same(&old, field),
         };
         if is_changed {
-            errors.forbidden(object.at(*field), text);
+            errors.forbidden(object.at(field), text);
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn remove_annotations(object: &mut Map, keys: &[&str]) {
         return;
     };
     let annotations = metadata.get("annotations").and_then(Value::as_object);
-    if !annotations.is_some_and(|it| keys.iter().any(|key| it.contains_key(*key))) {
+    if !annotations.is_some_and(|it| keys.iter().any(|key| it.contains_key(key))) {
         return;
     }
     let annotations = ensure_object(metadata, "annotations");
