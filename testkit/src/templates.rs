@@ -106,10 +106,19 @@ impl Template {
                     Word::Generated(letters, least.div_ceil(2), most * 2)
                 }
             });
-        let template = Self {
-            words: words.collect(),
-            breaks,
-        };
+        let mut words: Vec<Word> = words.collect();
+        // A word of a uid consists of digits by chance.
+        if words
+            .iter()
+            .any(|it| matches!(it, Word::Generated(Letters::Hexadecimal, ..)))
+        {
+            for word in &mut words {
+                if let Word::Generated(letters @ Letters::Decimal, ..) = word {
+                    *letters = Letters::Hexadecimal;
+                }
+            }
+        }
+        let template = Self { words, breaks };
         (template.literals() > 0).then_some(template)
     }
 
@@ -188,6 +197,14 @@ mod tests {
     fn unrelated_names_have_no_template(#[case] one: &str, #[case] other: &str) {
         let [one, other] = [one, other].map(|it| format!("pods shop/{it}"));
         assert!(Templates::between([&*one].into_iter(), [&*other].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn words_of_a_uid_that_are_digits_by_chance_match_any_uid() {
+        let (one, other) = ("disks /disk-bcc9005d-2884", "disks /disk-1c34507d-1172");
+        let templates = Templates::between([one].into_iter(), [other].into_iter());
+        let key = templates.key("disks /disk-1534507d-f47e");
+        assert_eq!(key.as_deref(), Some("disks /disk-*-*"));
     }
 
     /// The Pods of an owner with a random name, such as the RayCluster of a RayJob.
