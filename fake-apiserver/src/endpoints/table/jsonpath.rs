@@ -85,23 +85,28 @@ impl JsonPath {
 
     /// Returns the first value at the path; `None` if the path is not found or only selects the object itself.
     pub(super) fn first_of<'a>(&self, root: &'a Map) -> Option<&'a Value> {
-        let (step, rest) = self.steps.split_first()?;
-        let mut visits = MAX_VISITS;
-        match step {
-            Step::Field(name) => first(rest, root.get(name)?, &mut visits),
-            Step::Union(paths) => paths.iter().find_map(|path| {
-                let steps = path.steps.iter().chain(rest).cloned().collect();
-                Self { steps }.first_of(root)
-            }),
-            Step::All => root.values().find_map(|it| first(rest, it, &mut visits)),
-            Step::Descend => {
-                // The object itself is the first match: apply the next step to it.
-                let next = Self { steps: rest.to_vec() };
-                let below = || root.values().find_map(|it| first(&self.steps, it, &mut { MAX_VISITS }));
-                next.first_of(root).or_else(below)
-            }
-            Step::Index(_) | Step::Slice(..) | Step::Filter(..) => None,
-        }
+        first_below(&self.steps, root, &mut { MAX_VISITS })
+    }
+}
+
+/// Returns the first value that `steps` select below an object; `None` if there is none or if they only select the
+/// object itself.
+fn first_below<'a>(steps: &[Step], root: &'a Map, visits: &mut usize) -> Option<&'a Value> {
+    *visits = visits.checked_sub(1)?;
+    let (step, rest) = steps.split_first()?;
+    match step {
+        Step::Field(name) => first(rest, root.get(name)?, visits),
+        Step::Union(paths) => paths.iter().find_map(|path| {
+            let steps: Vec<Step> = path.steps.iter().chain(rest).cloned().collect();
+            first_below(&steps, root, visits)
+        }),
+        Step::All => root.values().find_map(|it| first(rest, it, visits)),
+        // The object itself is the first match: apply the next step to it.
+        Step::Descend => match first_below(rest, root, visits) {
+            None => root.values().find_map(|it| first(steps, it, visits)),
+            found => found,
+        },
+        Step::Index(_) | Step::Slice(..) | Step::Filter(..) => None,
     }
 }
 
@@ -448,6 +453,9 @@ mod tests {
         };
         assert!(path.first_of(&root).is_some());
         let path = JsonPath::parse(&format!("{}..none", "..a".repeat(30))).expect("the path is valid");
+        assert_eq!(path.first_of(&root), None);
+        // The paths of these unions are empty, so that each union doubles the number of combinations.
+        let path = JsonPath::parse(&"['','']".repeat(60)).expect("the path is valid");
         assert_eq!(path.first_of(&root), None);
         assert!(JsonPath::parse(&"[?(@".repeat(100_000)).is_err());
     }
