@@ -230,6 +230,27 @@ fn init_lists_missing_parts_and_the_scenario_is_valid(#[case] container: &str, #
     );
 }
 
+/// Only a single program is identified by the directory in which it is.
+#[rstest]
+#[case::alone("samples", "- ../bin/operator\n")]
+#[case::beside_another("manifests", "- ./manager\n")]
+fn init_uses_the_only_file_in_bin_for_a_single_program(#[case] second: &str, #[case] command: &str) {
+    let directory = Directory::new();
+    for name in ["bin", "manifests", "samples"] {
+        fs::create_dir(directory.0.join(name)).expect("the directory can be created");
+    }
+    directory.write("bin/operator", "");
+    let workload = |name: &str| WORKLOAD.replace("name: a}]", &format!("name: a, command: [/{name}]}}]"));
+    directory.write("manifests/all.yaml", &workload("manager"));
+    directory.write(&format!("{second}/database.yaml"), &workload("database"));
+    let output = explore(&directory.0, &["--init", "manifests", "samples"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let scenario = fs::read_to_string(directory.0.join("drydock/scenario.yaml")).expect("the scenario was written");
+    assert!(scenario.contains(command), "{scenario}");
+    let is_left_out = text(&output.stdout).contains("left out: 1 × Deployment\n");
+    assert_eq!(is_left_out, second == "samples", "{scenario}");
+}
+
 #[test]
 fn init_requires_an_object_if_the_manifests_have_no_sample() {
     let directory = Directory::new();

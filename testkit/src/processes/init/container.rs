@@ -170,7 +170,7 @@ impl<'a> Pods<'a> {
             });
         }
         let name = command[0].rsplit('/').next().unwrap_or_default().to_owned();
-        match program(&name, self.directory) {
+        match program(&name, self.containers.len() == 1, self.directory) {
             Some(path) => command[0] = path,
             None => {
                 command[0] = format!("./{name}");
@@ -386,12 +386,14 @@ fn projected(mut data: BTreeMap<String, String>, items: &Value) -> BTreeMap<Stri
         .collect()
 }
 
-/// Finds a program by its name in this directory and the usual directories of build results, or else the only file in
-/// `bin`. Returns its path relative to the directory of the scenario.
-fn program(name: &str, directory: &Path) -> Option<String> {
+/// Finds a program by its name in this directory and the usual directories of build results. If it is the only program
+/// of the scenario, the only file in `bin` is the program as well. Returns the path relative to the directory of the
+/// scenario.
+fn program(name: &str, is_alone: bool, directory: &Path) -> Option<String> {
     let mut named = PROGRAMS.iter().map(|it| Path::new(it).join(name));
     let found = named.find(|it| it.is_file()).or_else(|| {
-        let files = std::fs::read_dir("bin").ok()?.flatten().map(|it| it.path());
+        let files = std::fs::read_dir("bin").ok().filter(|_| is_alone)?;
+        let files = files.flatten().map(|it| it.path());
         let mut files = files.filter(|it| it.is_file());
         files.next().filter(|_| files.next().is_none())
     })?;

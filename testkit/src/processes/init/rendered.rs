@@ -58,43 +58,52 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    /// Reads files and directories. A kustomize directory and a Helm chart are rendered by their tools.
+    /// Reads files and directories. A kustomize directory and a Helm chart are rendered by their tools. The workloads of
+    /// the first path that has any are the controllers; further paths contain samples.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, ScenarioError> {
-        let mut objects = Vec::new();
+        let mut manifests = Self::default();
+        let mut objects: Vec<Vec<Value>> = Vec::new();
         for path in paths {
             let read = match rendered(path)? {
                 Some(text) => load::from_text(&text),
                 None => load::read([path]),
             };
             let read = read.map_err(|err| ScenarioError(err.to_string()))?;
-            objects.extend(read.into_iter().map(|it| it.object));
+            let all = read.into_iter().map(|it| it.object);
+            let is_definition = |it: &Value| text(&it["kind"]) == "CustomResourceDefinition";
+            let (definitions, others): (Vec<Value>, Vec<Value>) = all.partition(is_definition);
+            manifests.definitions.extend(definitions);
+            objects.push(others);
         }
-        Ok(Self::sorted(objects))
+        for objects in objects {
+            let have_controllers = manifests.workloads.is_empty();
+            manifests.sort(objects, have_controllers);
+        }
+        Ok(manifests)
     }
 
-    fn sorted(objects: Vec<Value>) -> Self {
-        let mut manifests = Self::default();
-        let is_definition = |it: &Value| text(&it["kind"]) == "CustomResourceDefinition";
-        let (definitions, objects): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_definition);
-        manifests.definitions = definitions;
+    /// Adds objects by their roles. If `have_controllers` is not set, workloads are left out.
+    fn sort(&mut self, objects: Vec<Value>, have_controllers: bool) {
         for object in objects {
             let kind = text(&object["kind"]).to_owned();
             let has_containers = object["spec"]["template"]["spec"]["containers"].is_array();
             if WORKLOADS.contains(&kind.as_str()) && has_containers {
-                manifests.workloads.push(object);
-            } else if manifests.definition(&object).is_some() {
+                match have_controllers {
+                    true => self.workloads.push(object),
+                    false => *self.left_out.entry(kind).or_default() += 1,
+                }
+            } else if self.definition(&object).is_some() {
                 let is_of_kind = |it: &Value| it["kind"] == object["kind"] && group(it) == group(&object);
-                match manifests.custom.iter().any(is_of_kind) {
-                    true => manifests.further.push(object),
-                    false => manifests.custom.push(object),
+                match self.custom.iter().any(is_of_kind) {
+                    true => self.further.push(object),
+                    false => self.custom.push(object),
                 }
             } else if !is_built_in(group(&object)) || LEFT_OUT.contains(&kind.as_str()) {
-                *manifests.left_out.entry(described(&object)).or_default() += 1;
+                *self.left_out.entry(described(&object)).or_default() += 1;
             } else {
-                manifests.others.push(object);
+                self.others.push(object);
             }
         }
-        manifests
     }
 
     /// Returns the definition of a custom resource.
