@@ -58,8 +58,8 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    /// Reads files and directories. A kustomize directory and a Helm chart are rendered by their tools. The workloads of
-    /// the first path that has any are the controllers; further paths contain samples.
+    /// Reads files and directories. A kustomize directory and a Helm chart are rendered by their tools. The workloads
+    /// of the first path that has any are the controllers; further paths contain samples.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, ScenarioError> {
         let mut manifests = Self::default();
         let mut objects: Vec<Vec<Value>> = Vec::new();
