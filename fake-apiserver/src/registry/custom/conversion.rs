@@ -1,5 +1,5 @@
 //! Conversion by webhook (rule O10): caches the results of a CRD's webhook. Most reads are synchronous, so a reader
-//! first converts all objects in one call, and then takes the results from this cache.
+//! first requests the conversions, and then takes the results from this cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -20,21 +20,19 @@ use crate::storage::Stored;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Reader {
-    /// Requests the conversion of the objects in `stored` to the version of `row` in one call, unless they already have
-    /// this version or a cached result. Decoding the objects then uses the cached results.
+    /// Requests the conversion of each object in `stored` to the version of `row`, unless the object already has this
+    /// version or a cached result. Decoding the objects then uses the cached results. Every object is sent in its own
+    /// review, as by kube-apiserver, which converts objects while it decodes them from storage.
     pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
         let Some((resource, conversion)) = row.conversion_on_read() else {
             return Ok(());
         };
-        let objects: Vec<Object> = stored
-            .iter()
-            .map(|it| {
-                let mut object = codec::decode_as_stored(row, it);
-                decode::freshen(&mut object, &resource.storage);
-                object
-            })
-            .collect();
-        self.ask_conversion(conversion, objects, &row.api_version).await
+        for stored in stored {
+            let mut object = codec::decode_as_stored(row, stored);
+            decode::freshen(&mut object, &resource.storage);
+            self.ask_conversion(conversion, object, &row.api_version).await?;
+        }
+        Ok(())
     }
 
     /// Requests the conversion of an object to the storage version before it is stored.
@@ -43,7 +41,7 @@ impl Reader {
             return Ok(());
         };
         let stored_in = resource.storage.row.api_version();
-        self.ask_conversion(conversion, vec![object.clone()], &stored_in).await
+        self.ask_conversion(conversion, object.clone(), &stored_in).await
     }
 
     /// Requests the conversion of an object to another version of its resource, for admission or managed fields.
@@ -55,52 +53,36 @@ impl Reader {
     ) -> Result<(), Status> {
         let conversion = row.custom_resource().and_then(|it| it.conversion.as_deref());
         match conversion {
-            Some(conversion) => self.ask_conversion(conversion, vec![object.clone()], api_version).await,
+            Some(conversion) => self.ask_conversion(conversion, object.clone(), api_version).await,
             None => Ok(()),
         }
     }
 
-    async fn ask_conversion(
-        &self,
-        conversion: &Conversion,
-        objects: Vec<Object>,
-        api_version: &str,
-    ) -> Result<(), Status> {
-        let asked: Vec<Object> = objects
-            .into_iter()
-            .filter(|it| it.api_version() != api_version && conversion.answer(it, api_version).is_none())
-            .collect();
-        let Some(first) = asked.first() else { return Ok(()) };
-        let kind = format!("{}, Kind={}", first.api_version(), first.kind());
+    async fn ask_conversion(&self, conversion: &Conversion, object: Object, api_version: &str) -> Result<(), Status> {
+        if object.api_version() == api_version || conversion.answer(&object, api_version).is_some() {
+            return Ok(());
+        }
+        let kind = format!("{}, Kind={}", object.api_version(), object.kind());
         let failed = |why: String| Status::new(500, "", format!("conversion webhook for {kind} {why}"));
         let no_version = || failed("failed: no supported conversion review versions".to_owned());
         let version = conversion.review.ok_or_else(no_version)?;
         let uid = self.entropy.uid();
-        let list: Vec<Value> = asked.iter().map(|it| Value::Object(it.0.clone())).collect();
         let review = json!({
             "kind": "ConversionReview", "apiVersion": version.in_group("apiextensions.k8s.io"),
-            "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": list}, "response": null,
+            "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": [object.0]}, "response": null,
         });
         let reply = webhook::call(&*self.transport, &conversion.endpoint, TIMEOUT, &review).await;
         let converted = reply
             .and_then(|reply| read(reply, version, &uid))
             .map_err(|why| failed(format!("failed: {why}")))?;
-        if converted.len() != asked.len() {
-            let (got, wanted) = (converted.len(), asked.len());
-            return Err(failed(format!("returned {got} objects, expected {wanted}")));
-        }
-        let mut checked = Vec::with_capacity(asked.len());
-        for (original, converted) in asked.into_iter().zip(converted) {
-            let Value::Object(converted) = converted else {
-                return Err(failed("returned invalid object at index 0: not an object".to_owned()));
-            };
-            let converted = Object(converted);
-            check(&original, &converted, api_version).map_err(&failed)?;
-            checked.push((original, converted));
-        }
-        for (original, converted) in checked {
-            conversion.remember(&original, api_version, &converted);
-        }
+        let [converted] = <[Value; 1]>::try_from(converted)
+            .map_err(|it| failed(format!("returned {} objects, expected 1", it.len())))?;
+        let Value::Object(converted) = converted else {
+            return Err(failed("returned invalid object at index 0: not an object".to_owned()));
+        };
+        let converted = Object(converted);
+        check(&object, &converted, api_version).map_err(&failed)?;
+        conversion.remember(&object, api_version, &converted);
         Ok(())
     }
 }
