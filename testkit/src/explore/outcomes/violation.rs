@@ -48,22 +48,39 @@ impl Violation {
     /// Returns the oracle together with the resource and the field in the first line of details, without names and
     /// numbers. Two violations with the same topic are likely to have the same cause.
     pub(crate) fn topic(&self) -> String {
-        let subject = self.detail().split(": ").next().unwrap_or_default();
+        self.topic_of(self.detail())
+    }
+
+    /// Returns `true` if two violations of an oracle concern the same resource and field: one has the main line of the
+    /// other among its lines. A smaller plan or a repeated run may show fewer differences, or show them in a different
+    /// order, but a run that only differs elsewhere fails for another reason. The texts of checks and assertions of the
+    /// test are not compared, because they may contain the state of any object.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let has_topic = |all: &Self, one: &Self| all.what.lines().any(|line| all.topic_of(line.trim()) == one.topic());
+        self.oracle == other.oracle && (self.is_check() || has_topic(self, other) || has_topic(other, self))
+    }
+
+    fn topic_of(&self, line: &str) -> String {
+        let subject = line.split(": ").next().unwrap_or_default();
         let words = subject.split(' ').filter(|it| !it.contains('/'));
         let words = words.map(|it| it.replace(|sign: char| sign.is_ascii_digit(), ""));
         format!("{}: {}", self.oracle, words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Returns `true` for failures of checks and assertions of the test.
+    fn is_check(&self) -> bool {
+        // The names of checks in the test begin with these words.
+        self.oracle == ASSERTIONS || [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it))
     }
 
     /// Ranks the violation by the probability that the controller is wrong; 0 is the most certain. An object that is
     /// created again may be equal at the end, so other differences from the reference precede it. Runs in which the
     /// test continues during faults may differ because messages arrive in a different order.
     pub(crate) fn doubt(&self, is_overlapped: bool) -> u8 {
-        // The names of checks in the test begin with these words.
-        let is_check = [ALWAYS, EVENTUALLY].iter().any(|it| self.oracle.starts_with(it));
-        let is_direct = is_check
+        let is_direct = self.is_check()
             || matches!(
                 self.oracle,
-                ASSERTIONS | NO_PANIC | ENDS | SETTLES | PLAYABLE | HOT_LOOP | DELETES_BY_NAME
+                NO_PANIC | ENDS | SETTLES | PLAYABLE | HOT_LOOP | DELETES_BY_NAME
             );
         match (is_overlapped, is_direct) {
             (true, _) => 3,
@@ -110,5 +127,32 @@ mod tests {
     ) {
         let topic = |what: &str| Violation::new(oracle, what.to_owned()).topic();
         assert_eq!(topic(one) == topic(other), is_same, "{} {}", topic(one), topic(other));
+    }
+
+    #[rstest]
+    #[case::one_of_two_differences(
+        ("end state", "late:\n  pods shop/a spec.x: 1\n  jobs shop/a: missing"),
+        ("end state", "late:\n  jobs shop/b: missing"),
+        true
+    )]
+    #[case::other_difference(
+        ("end state", "late:\n  pods shop/a spec.x: 1"),
+        ("end state", "late:\n  jobs shop/a: missing"),
+        false
+    )]
+    #[case::other_oracle(("end state", "pods shop/a: missing"), ("owners", "pods shop/a: missing"), false)]
+    #[case::assertion(
+        (ASSERTIONS, "the first Pod is not ready"),
+        (ASSERTIONS, "left: 1, right: 2"),
+        true
+    )]
+    fn violations_are_alike_if_they_share_a_main_line(
+        #[case] one: (&'static str, &str),
+        #[case] other: (&'static str, &str),
+        #[case] is_like: bool,
+    ) {
+        let [one, other] = [one, other].map(|(oracle, what)| Violation::new(oracle, what.to_owned()));
+        assert_eq!(one.is_like(&other), is_like);
+        assert_eq!(other.is_like(&one), is_like);
     }
 }

@@ -126,8 +126,14 @@ fn waited(config: &Config, world: &World) -> Vec<Milestone> {
 }
 
 /// Returns the reference for a plan that skips steps of the scenario, or the failed run if the shorter scenario fails
-/// without faults.
-pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Result<Reference, Box<Outcome>> {
+/// without faults. In real time, the result also excludes the fields in `known`, the mask of the whole scenario: two runs
+/// are too few to find all fields that differ by chance.
+pub(crate) fn shortened_reference(
+    config: &Config,
+    world: &World,
+    plan: &Plan,
+    known: &Mask,
+) -> Result<Reference, Box<Outcome>> {
     let nothing = Plan {
         skipped: plan.skipped.clone(),
         ..Plan::default()
@@ -140,6 +146,10 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
     first.took += other.took;
     other.end = end_of(&other, &first);
     let mut mask = first.mask(&other, &config.ignored, config.began);
+    if config.timing.is_real {
+        let own = std::mem::replace(&mut mask, known.clone());
+        mask.add(own);
+    }
     rest(config, world, &nothing, &config.ignored, (&mut first, &mut mask));
     Ok(Reference {
         plan: nothing,

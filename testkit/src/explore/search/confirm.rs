@@ -175,12 +175,7 @@ fn recurrence(
     violation: &Violation,
     took: &mut Duration,
 ) -> ((u32, u32), Option<Outcome>) {
-    let fails = |outcome: &Outcome| {
-        outcome
-            .violations
-            .first()
-            .is_some_and(|it| it.oracle == violation.oracle)
-    };
+    let fails = |outcome: &Outcome| outcome.violations.first().is_some_and(|it| it.is_like(violation));
     let timing = runs.config.timing;
     let (mut failed, mut made, mut failing) = (1, 1, None);
     if timing.is_real {

@@ -36,6 +36,10 @@ pub(crate) fn replays(
         }
         let once = || judged(config, world, (&plan, Role::Usual), &reference);
         let (outcome, reference) = once();
+        if search.runs.is_stopped() && outcome.messages == 0 {
+            // A run that was stopped is not judged.
+            return Err(Stop::Spent);
+        }
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
         search.asides.take(&plan, &outcome);
@@ -75,7 +79,8 @@ fn shortened(config: &Config, world: &World, reference: &Arc<Reference>, plan: &
         let what = format!("the scenario has no step {unknown:?}; {}", there_are(steps));
         return Err(unplayable(reference, Outcome::default(), plan.clone(), what));
     }
-    shortened_reference(config, world, plan).map_err(|failed| {
+    // The search that found the plan excluded the same fields.
+    shortened_reference(config, world, plan, &reference.mask).map_err(|failed| {
         let why = failed.violations.first().map(ToString::to_string).unwrap_or_default();
         let what = format!("the remaining scenario fails without any fault: {why}");
         unplayable(reference, *failed, plan.clone(), what)

@@ -1,5 +1,5 @@
 //! Minimises a failure: fewer faults, shorter durations, and fewer steps of the scenario. A smaller plan only counts if
-//! it fails as well.
+//! it fails as well, with the same violation.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) fn shrink(
         // With fewer steps, the scenario has a different end state.
         let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
-            let shortened = shortened_reference(config, world, plan);
+            let shortened = shortened_reference(config, world, plan, &reference.mask);
             spent.set(
                 spent.get()
                     + shortened
@@ -53,16 +53,12 @@ pub(crate) fn shrink(
         }
         let (outcome, reference) = judged(config, world, (plan, role), &own);
         spent.set(spent.get() + outcome.took);
-        let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
+        let same = outcome.violations.first().filter(|it| it.is_like(&violation));
         same.cloned().map(|violation| (outcome, violation, reference))
     };
     let is_kept = known.is_some();
     let first = known.and_then(|it| {
-        let same = it
-            .violations
-            .first()
-            .filter(|it| it.oracle == violation.oracle)
-            .cloned()?;
+        let same = it.violations.first().filter(|it| it.is_like(&violation)).cloned()?;
         Some((it, same, Arc::clone(reference)))
     });
     let last = RefCell::new(first);
