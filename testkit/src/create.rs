@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::json;
 use crate::report::{Checked, Failed, at_the_test};
 use crate::target::{ObjectId, Target, ToObject};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
@@ -320,7 +321,8 @@ fn verb(method: &Method) -> &'static str {
 /// Decodes the object in a response.
 fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: Result<Bytes, String>) -> Checked<K> {
     let answer = answer.map_err(|reason| Failed::at(place, &reason))?;
-    serde_json::from_slice(&answer).map_err(|err| {
+    let text = String::from_utf8_lossy(&answer);
+    json::decode_text(&text).map_err(|err| {
         let id = ObjectId::of(&serde_json::from_slice(&answer).unwrap_or_default());
         Failed::at(place, &format!("{id} cannot be decoded as the requested type: {err}"))
     })

@@ -105,6 +105,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod lock;
+mod json;
 mod bounds;
 mod hooks;
 mod test_cluster;

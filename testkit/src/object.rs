@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json;
+
 /// A stored object of any kind.
 ///
 /// ```
@@ -91,8 +93,7 @@ impl Object {
     /// If the object cannot be decoded as this type.
     #[track_caller]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> T {
-        serde_json::from_value(self.0.clone())
-            .unwrap_or_else(|err| panic!("the object cannot be decoded: {err}: {}", self.0))
+        json::decode(&self.0).unwrap_or_else(|err| panic!("the object cannot be decoded: {err}: {}", self.0))
     }
 
     /// Returns the object as JSON.

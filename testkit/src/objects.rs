@@ -19,6 +19,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::json;
+
 /// Builder of an object, from [`pod`], [`object`] or a similar function; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an object builder does nothing until the object is created"]
@@ -44,7 +46,7 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
 /// If the value cannot be serialized as JSON, or has no `apiVersion` or `kind`.
 #[track_caller]
 pub fn serialized(object: &impl Serialize) -> ObjectBuilder {
-    let object = serde_json::to_value(object).unwrap_or_else(|err| panic!("the object cannot be serialized: {err}"));
+    let object = json::encode(object).unwrap_or_else(|err| panic!("the object cannot be serialized: {err}"));
     for field in ["apiVersion", "kind"] {
         assert!(object[field].is_string(), "the object has no {field}: {object}");
     }
@@ -142,7 +144,7 @@ impl ObjectBuilder {
     /// If the owner does not have a uid.
     #[track_caller]
     pub fn owned_by(mut self, owner: &impl Serialize) -> Self {
-        let owner = serde_json::to_value(owner).expect("Kubernetes objects can be serialized as JSON");
+        let owner = json::encode(owner).expect("Kubernetes objects can be serialized as JSON");
         let uid = &owner["metadata"]["uid"];
         assert!(
             uid.is_string(),
@@ -159,7 +161,7 @@ impl ObjectBuilder {
     /// Sets the status. [`TestCluster::create`](crate::TestCluster::create) writes it through the `status` subresource
     /// if the kind has one.
     pub fn status(mut self, status: impl Serialize) -> Self {
-        self.0["status"] = serde_json::to_value(status).expect("a status can be serialized as JSON");
+        self.0["status"] = json::encode(&status).expect("a status can be serialized as JSON");
         self
     }
 
@@ -172,7 +174,7 @@ impl ObjectBuilder {
     /// out of range, or if the value cannot be serialized as JSON.
     #[track_caller]
     pub fn set(mut self, path: &str, value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value).expect("the value can be serialized as JSON");
+        let value = json::encode(&value).expect("the value can be serialized as JSON");
         let mut place = &mut self.0;
         for step in path.split('.') {
             if place.is_null() {

@@ -7,6 +7,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::json;
 use crate::lock::lock;
 use crate::object::Object;
 use crate::target::{ObjectId, Target};
@@ -192,7 +193,7 @@ impl TestCluster {
 
     #[track_caller]
     fn typed<K: DeserializeOwned>(&self, id: &ObjectId, value: Value) -> K {
-        match serde_json::from_value(value) {
+        match json::decode(&value) {
             Ok(object) => object,
             Err(err) => self.fail(&format!("{id} cannot be decoded as the requested type: {err}")),
         }

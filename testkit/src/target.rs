@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::json;
 use crate::object::Object;
 use crate::objects::ObjectBuilder;
 
@@ -177,7 +178,7 @@ impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned> ToObject for 
     type Stored = K;
 
     fn to_object(&self) -> Value {
-        let mut object = serde_json::to_value(self).expect("Kubernetes objects can be serialized as JSON");
+        let mut object = json::encode(self).expect("Kubernetes objects can be serialized as JSON");
         object["apiVersion"] = K::api_version(&()).into();
         object["kind"] = K::kind(&()).into();
         object

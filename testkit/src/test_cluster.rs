@@ -18,6 +18,7 @@ use crate::controller::Controllers;
 use crate::externals::Externals;
 use crate::faults::Injections;
 use crate::hooks::Hooks;
+use crate::json;
 use crate::lock::lock;
 use crate::output::{self, Output};
 use crate::panics::keep_panics;
@@ -630,7 +631,7 @@ impl cluster {
 }
 
 fn definition<K: CustomResourceExt>() -> Value {
-    let mut definition = serde_json::to_value(K::crd()).expect("definitions can be serialized as JSON");
+    let mut definition = json::encode(&K::crd()).expect("definitions can be serialized as JSON");
     definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
     definition["kind"] = "CustomResourceDefinition".into();
     definition
