@@ -9,6 +9,8 @@ mod fields;
 #[path = "processes/init.rs"]
 #[cfg(target_os = "linux")]
 mod init;
+#[path = "processes/life.rs"]
+mod life;
 #[path = "processes/stubs.rs"]
 #[cfg(target_os = "linux")]
 mod stubs;
@@ -111,6 +113,9 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
                 compute(Duration::from_secs(4));
             }
             maps.create(&PostParams::default(), &made).await?;
+            if part == "second" && is("exiting") {
+                std::process::exit(7);
+            }
         } else if !is_fixed {
             break;
         }
@@ -225,6 +230,14 @@ fn entry_point_of_controller_processes() {
         }
         if name == "webhooks" {
             fields::serve_webhooks().await;
+        }
+        match &*name {
+            "electing" => life::elect(&client).await,
+            "hasty" => return life::hasten(client).await,
+            "hurried" => return life::hurry(client).await,
+            "watching" => return life::watch_once(client).await,
+            "serving readiness" => return life::serve_readiness().await,
+            _ => {}
         }
         #[cfg(target_os = "linux")]
         if name == "calling" {

@@ -361,7 +361,7 @@ impl Explore {
             let finding = Finding::new(&reference, Outcome::default(), Plan::default(), violation);
             return report.failed(*finding, world.start_to_replay());
         }
-        let mut tell = |coverage: &Coverage| progress.tell(coverage);
+        let mut tell = |coverage: &Coverage, _| progress.tell(|| coverage.line());
         let runs = Runs {
             config: &self.config,
             world: &world,

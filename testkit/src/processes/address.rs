@@ -1,7 +1,6 @@
 //! `Address`: the address at which one controller reaches the server. The gate identifies the controller by this
 //! address, regardless of the User-Agent.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,7 @@ use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
 use tower::ServiceExt;
 
+use super::election::Election;
 use crate::hooks::Passage;
 use crate::lock::lock;
 
@@ -36,10 +36,13 @@ struct Shared {
     server: ApiServer,
     /// The gate's service for the current run of the controller; `None` before the first start.
     passage: Mutex<Option<Passage>>,
-    /// Set once a list or a watch of a resource has succeeded in the current run of the controller.
-    has_listed: AtomicBool,
-    /// Paths of the objects that the controller uses for leader election.
-    locks: Mutex<BTreeSet<String>>,
+    /// Set in the current run of the controller once a list or a watch of a resource has succeeded, or once the
+    /// controller has read a lock that another process holds.
+    has_started: AtomicBool,
+    /// Name of the process.
+    process: String,
+    /// The locks that the processes of this run hold.
+    election: Arc<Election>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -49,13 +52,19 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Address {
-    /// Listens on a free port of the loopback interface.
-    pub(crate) async fn listen(server: &ApiServer, insecure: bool) -> io::Result<Self> {
+    /// Listens on a free port of the loopback interface for the requests of a process.
+    pub(crate) async fn listen(
+        server: &ApiServer,
+        process: &str,
+        election: &Arc<Election>,
+        insecure: bool,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             server: server.clone(),
             passage: Mutex::new(None),
-            has_listed: AtomicBool::new(false),
-            locks: Mutex::default(),
+            has_started: AtomicBool::new(false),
+            process: process.to_owned(),
+            election: Arc::clone(election),
         });
         let options = match insecure {
             true => ServeOptions::http(),
@@ -70,12 +79,18 @@ impl Address {
 
     /// Begins a new run of the controller. From now on, `passage` handles its requests.
     pub(crate) fn begin(&self, passage: Passage) {
-        self.shared.has_listed.store(false, Ordering::Relaxed);
+        self.shared.has_started.store(false, Ordering::Relaxed);
         *lock(&self.shared.passage) = Some(passage);
     }
 
-    pub(crate) fn has_listed(&self) -> bool {
-        self.shared.has_listed.load(Ordering::Relaxed)
+    /// Returns `true` if the controller has read resources, or waits for the lock of another process.
+    pub(crate) fn has_started(&self) -> bool {
+        self.shared.has_started.load(Ordering::Relaxed)
+    }
+
+    /// Records that the process has ended.
+    pub(crate) fn ended(&self) {
+        self.shared.election.ended(&self.shared.process);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -91,9 +106,9 @@ impl Address {
         self.serving.ca_certificate().unwrap_or_default()
     }
 
-    /// Returns the paths of the Leases, ConfigMaps and Endpoints that the controller uses for leader election.
-    pub(crate) fn locks(&self) -> Vec<String> {
-        lock(&self.shared.locks).iter().cloned().collect()
+    /// Returns the locks of leader election that the process held when it ended, with the identities of their holders.
+    pub(crate) fn locks(&self) -> Vec<(String, Option<String>)> {
+        self.shared.election.left_by(&self.shared.process)
     }
 }
 
@@ -114,11 +129,13 @@ async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Respo
         .map_err(io::Error::other)?;
     let body = body.to_bytes();
     as_json(&mut parts.headers);
-    shared.remember_lock(&parts, &body);
-    let is_collection = parts.method == Method::GET && is_collection(parts.uri.path());
+    let path = parts.uri.path();
+    shared.election.wrote(&shared.process, &parts.method, path, &body);
+    let waits = || shared.election.is_held_by_another(&shared.process, path);
+    let shows_start = parts.method == Method::GET && (is_collection(path) || waits());
     let answer = passage.oneshot(Request::from_parts(parts, Full::new(body))).await?;
-    if is_collection && answer.status().is_success() {
-        shared.has_listed.store(true, Ordering::Relaxed);
+    if shows_start && answer.status().is_success() {
+        shared.has_started.store(true, Ordering::Relaxed);
     }
     Ok(answer.map(Body::new))
 }
@@ -139,23 +156,4 @@ fn as_json(headers: &mut http::HeaderMap) {
 /// discovery and health.
 fn is_collection(path: &str) -> bool {
     fake_apiserver::api::request_info::ResourcePath::parse(path).is_some_and(|it| it.name.is_empty())
-}
-
-impl Shared {
-    /// Records the path of a written object if it is used for leader election.
-    fn remember_lock(&self, parts: &http::request::Parts, body: &[u8]) {
-        let path = parts.uri.path();
-        let is_write = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);
-        let is_lease = path.contains("/coordination.k8s.io/") && path.contains("/leases");
-        if !is_write || !(is_lease || memchr::memmem::find(body, super::leases::RECORD.as_bytes()).is_some()) {
-            return;
-        }
-        let path = match parts.method {
-            Method::POST => {
-                crate::explore::parts::name_in(body).map(|name| format!("{}/{name}", path.trim_end_matches('/')))
-            }
-            _ => Some(path.to_owned()),
-        };
-        lock(&self.locks).extend(path);
-    }
 }

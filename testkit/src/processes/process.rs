@@ -79,7 +79,7 @@ pub(crate) struct Launch {
     pub(crate) address: Address,
     pub(crate) reaper: Reaper,
     pub(crate) usage: Arc<Usage>,
-    /// Set if the locks of a killed leader are released, so that the next leader does not have to wait.
+    /// Set if the locks of a killed leader are released when it starts again, so that no leader has to wait.
     pub(crate) releases: bool,
 }
 
@@ -218,6 +218,7 @@ impl Shared {
             state.is_ready = false;
             state.group.take()
         }?;
+        self.launch.address.ended();
         self.launch.usage.add(group.unsigned_abs());
         kill(group, signal);
         if signal == Signal::KILL {
@@ -238,6 +239,7 @@ impl Shared {
             sleep(LOOK_FOR_READY).await;
         }
         kill(group, Signal::KILL);
+        self.launch.address.ended();
         self.launch.reaper.remove(group);
     }
 
@@ -250,7 +252,8 @@ impl Shared {
         let [mut back_off, longest] = BACK_OFF;
         loop {
             if self.launch.releases {
-                leases::release(&self.server, &self.launch.address.locks()).await;
+                let is_single = self.launch.controller.replicas == 1;
+                leases::release(&self.server, &self.launch.address.locks(), is_single).await;
             }
             let Some(hooks) = self.hooks.upgrade() else { return };
             if !self.is_current(life) {
@@ -291,8 +294,9 @@ impl Shared {
             if !self.is_current(life) {
                 return;
             }
+            let has_crashed = status.as_ref().is_ok_and(is_crash);
             let status = status.map_or_else(|err| err.to_string(), described);
-            if !self.ended(&status, back_off) {
+            if !self.ended(&status, has_crashed, back_off) {
                 return;
             }
             sleep(back_off).await;
@@ -300,29 +304,29 @@ impl Shared {
         }
     }
 
-    /// Reports that the process ended by itself. Returns `true` if it must be restarted.
-    fn ended(&self, status: &str, back_off: Duration) -> bool {
+    /// Reports that the process ended by itself. Returns `true` if it must be restarted. A panic, or a signal for an
+    /// error of the program, fails the run.
+    fn ended(&self, status: &str, has_crashed: bool, back_off: Duration) -> bool {
         let (panic, last) = {
             let mut state = lock(&self.state);
             state.group = None;
             state.is_ready = false;
             (std::mem::take(&mut state.panic), last_lines(&state.last))
         };
+        self.launch.address.ended();
         let Some(hooks) = self.hooks.upgrade() else {
             return false;
         };
         let name = &self.launch.name;
         let restarts = self.launch.controller.restarts;
         let has_panicked = !panic.is_empty();
-        if has_panicked || !restarts {
+        if has_panicked || has_crashed || !restarts {
             let panicked: String = panic.iter().map(|it| format!("\n    {it}")).collect();
             let what = match has_panicked {
                 true => format!("panicked and {status}:{panicked}\n  its last output:{last}"),
                 false => format!("{status}; its last output:{last}"),
             };
             hooks.controller_broke(name, what);
-        }
-        if has_panicked || !restarts {
             lock(&self.state).failed = Some(format!("{name} {status}; its last output:{last}"));
         }
         hooks.controller_ended(name, status, restarts.then_some(back_off));
@@ -403,7 +407,7 @@ impl Shared {
     async fn become_ready(self: Arc<Self>, life: u64) {
         loop {
             let is_ready = match &self.launch.ready {
-                None => self.launch.address.has_listed(),
+                None => self.launch.address.has_started(),
                 Some(Ready { url: Some(url), .. }) => is_answering(url).await,
                 // The task that reads the output checks this condition.
                 Some(Ready { url: None, .. }) => return,
@@ -426,6 +430,22 @@ impl Drop for Shared {
 fn exists(group: i32) -> bool {
     let group = rustix::process::Pid::from_raw(group);
     group.is_some_and(|it| rustix::process::test_kill_process_group(it).is_ok())
+}
+
+/// Returns `true` if a process was killed by a signal for an error of the program, such as a segmentation fault. SIGKILL
+/// and SIGTERM may have been sent by anyone, for example because the machine lacks memory.
+fn is_crash(status: &ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let crashes = [
+        Signal::SEGV,
+        Signal::ABORT,
+        Signal::BUS,
+        Signal::ILL,
+        Signal::FPE,
+        Signal::SYS,
+    ];
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    signal.is_some_and(|it| crashes.contains(&it))
 }
 
 /// Describes the exit: `exited with code 1`, or `was killed by signal 9`.

@@ -12,6 +12,9 @@ use crate::explore::{Coverage, Failure};
 /// Maximum number of output lines of the controllers that are shown for a failure.
 const OUTPUT_SHOWN: usize = 25;
 
+/// Name of the field that requires all single faults.
+const ALL_SINGLES: &str = "allSingles";
+
 /// Description of the failure of a `sometimes` check.
 const NEVER: &str = "it did not hold in any run";
 
@@ -31,6 +34,8 @@ pub struct Report {
     /// Kinds of faults that were never tried.
     pub(crate) untried_kinds: Vec<&'static str>,
     pub(crate) coverage: Coverage,
+    /// Set if untried single faults fail the exploration.
+    pub(crate) requires_all_singles: bool,
     pub(crate) spent: Spent,
     pub(crate) is_interrupted: bool,
     pub(crate) is_replay: bool,
@@ -134,6 +139,7 @@ impl Report {
             never: Vec::new(),
             untried_kinds: Vec::new(),
             coverage: Coverage::default(),
+            requires_all_singles: false,
             spent: Spent::default(),
             is_interrupted: false,
             is_replay: false,
@@ -146,10 +152,25 @@ impl Report {
         self
     }
 
-    /// Returns `true` if no failure was found, and if each `sometimes` check held.
+    /// Returns `true` if no failure was found, if each `sometimes` check held, and, if the scenario sets
+    /// `budget.allSingles`, if every single fault was tried.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.found.is_empty() && self.never().is_empty()
+        self.found.is_empty() && self.never().is_empty() && self.untried().is_none()
+    }
+
+    /// Describes the single faults that were not tried although the scenario requires all of them. `None` for a replay,
+    /// and for a search that was interrupted.
+    fn untried(&self) -> Option<String> {
+        let (tried, all) = self.coverage.singles;
+        let is_required = self.requires_all_singles && !self.is_replay && !self.is_interrupted;
+        (is_required && tried < all).then(|| {
+            format!(
+                "{} of {} single faults were not tried: increase the budget, or run a part of the search with --shard",
+                counted(all - tried),
+                counted(all)
+            )
+        })
     }
 
     /// Returns the `sometimes` checks that never held. Empty for a shard, because a check may hold in a different
@@ -167,7 +188,7 @@ impl Report {
         self.is_interrupted
     }
 
-    /// Returns the failures, in the order in which they were found.
+    /// Returns the failures, the most certain one first.
     pub fn failures(&self) -> impl Iterator<Item = &Failure> {
         self.found.iter().map(|it| &it.failure)
     }
@@ -227,7 +248,8 @@ impl Report {
     #[must_use]
     pub fn to_junit(&self) -> String {
         let time = self.spent.elapsed.as_secs_f64();
-        let failures = self.found.len() + self.never().len();
+        let untried = self.untried();
+        let failures = self.found.len() + self.never().len() + usize::from(untried.is_some());
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let name = escaped(&self.name);
         // Writing to a String does not fail.
@@ -263,6 +285,14 @@ impl Report {
                 "    <failure type=\"{oracle}\" message=\"{what}\"/>\n  </testcase>"
             );
         }
+        if let Some(untried) = untried {
+            let what = escaped(&untried);
+            let _ = writeln!(xml, "  <testcase classname=\"{name}\" name=\"{ALL_SINGLES}\">");
+            let _ = writeln!(
+                xml,
+                "    <failure type=\"{ALL_SINGLES}\" message=\"{what}\"/>\n  </testcase>"
+            );
+        }
         xml.push_str("</testsuite>\n");
         xml
     }
@@ -287,6 +317,7 @@ impl Report {
         trace.headline = match trace.failures.first() {
             Some(failure) => failure.headline.clone(),
             None if self.is_success() => "no failure was found".to_owned(),
+            None if self.never.is_empty() => self.untried().unwrap_or_default(),
             None => format!(
                 "no run fails, but these conditions did not hold in any run: {}",
                 self.never.join(", ")
@@ -385,6 +416,9 @@ impl fmt::Display for Report {
         }
         for never in self.never() {
             writeln!(f, "violated: sometimes {never:?}: {NEVER}")?;
+        }
+        if let Some(untried) = self.untried() {
+            writeln!(f, "violated: {ALL_SINGLES}: {untried}")?;
         }
         for note in &self.notes {
             // The notes are written for tests.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use fake_apiserver::{ServeOptions, Serving};
 
 use super::address::Address;
+use super::election::Election;
 use super::files::{Folder, RunFolder};
 use super::fill::Places;
 use super::network::Network;
@@ -94,31 +95,37 @@ impl Runner {
             };
             ending.stubs = Some(Stubs::serve(network, &settings)?);
         }
-        let mut served = Served::default();
+        let (mut served, election) = (Served::default(), Arc::default());
+        let (mut first, mut further) = (Vec::new(), Vec::new());
         for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {
             for replica in 0..controller.replicas {
                 let name = match controller.replicas {
                     1 => controller.name.clone(),
                     _ => format!("{}-{replica}", controller.name),
                 };
-                let (launch, port) = self.launch(name, controller, token, &ending.folder, cluster).await?;
+                let (launch, port) = self
+                    .launch(name, controller, token, &ending.folder, (cluster, &election))
+                    .await?;
                 if let Some(port) = port {
                     served.add(cluster.server(), controller, &launch.name, port);
                 }
                 let process = Process::new(launch, cluster.server(), hooks);
-                ending.processes.push(process);
+                ending.processes.push(process.clone());
+                if replica == 0 { &mut first } else { &mut further }.push(process);
             }
         }
         served.gate(cluster.server(), hooks);
         let kubeconfig = self.admin(cluster, &mut ending).await.map_err(io)?;
-        for process in &ending.processes {
-            let restart = Arc::new(process.clone());
-            let late = hooks.controller_starts(process.name(), restart);
-            debug_assert!(late.is_none(), "controllers only start late in virtual time");
-            crate::hooks::Restart::restart(process);
-        }
-        for process in &ending.processes {
-            process.wait_until_ready().await?;
+        // The first replicas lead in every run, so a plan that names a replica has the same meaning in every run.
+        for started in [first, further] {
+            for process in &started {
+                let late = hooks.controller_starts(process.name(), Arc::new(process.clone()));
+                debug_assert!(late.is_none(), "controllers only start late in virtual time");
+                crate::hooks::Restart::restart(process);
+            }
+            for process in &started {
+                process.wait_until_ready().await?;
+            }
         }
         *lock(&self.kept) = ending.processes.iter().map(Process::described).collect();
         if self.scenario.network == Network::Private {
@@ -172,10 +179,10 @@ impl Runner {
         controller: &Controller,
         token: &str,
         folder: &RunFolder,
-        cluster: &TestCluster,
+        (cluster, election): (&TestCluster, &Arc<Election>),
     ) -> Result<(Launch, Option<u16>), String> {
         let io = |err: std::io::Error| format!("cannot prepare {name}: {err}");
-        let address = Address::listen(cluster.server(), controller.insecure)
+        let address = Address::listen(cluster.server(), &name, election, controller.insecure)
             .await
             .map_err(io)?;
         let files = folder
@@ -234,7 +241,7 @@ impl Runner {
             address,
             reaper: self.reaper.clone(),
             usage: Arc::clone(&self.usage),
-            releases: controller.release_leases.unwrap_or(controller.replicas == 1),
+            releases: controller.release_leases.unwrap_or(true),
             controller: controller.clone(),
             name,
         };

@@ -86,11 +86,12 @@ pub(crate) struct Controller {
     pub(crate) env: BTreeMap<String, String>,
     /// Working directory. Default: the directory of the scenario.
     pub(crate) cwd: Option<PathBuf>,
-    /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on. Default 1.
+    /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on, and `NAME-0` starts
+    /// first. Default 1.
     #[serde(default = "default_replicas")]
     pub(crate) replicas: usize,
-    /// Condition under which the controller counts as started. Default: its first read or watch of a resource has
-    /// succeeded.
+    /// Condition under which the controller counts as started. Default: it has listed or watched a resource, or it has
+    /// read a lock of leader election that another process of the scenario holds.
     pub(crate) ready: Option<Ready>,
     /// Time within which the controller must be ready. Default 60s.
     #[serde(default = "default_startup")]
@@ -116,8 +117,8 @@ pub(crate) struct Controller {
     /// exit fails the run.
     #[serde(default = "default_true")]
     pub(crate) restarts: bool,
-    /// Releases the Leases of a killed process, as if they had expired, so that the next process does not have to wait.
-    /// Default: `true` for one replica; `false` for several replicas, because another one takes over.
+    /// Releases the Leases of a killed process when it starts again, as if they had expired, so that no process has to
+    /// wait for them. Default `true`.
     pub(crate) release_leases: Option<bool>,
     /// Serves HTTP instead of HTTPS to the controller. Default `false`.
     #[serde(default)]
@@ -202,6 +203,10 @@ pub(crate) struct Budget {
     /// Number of different failures after which the search ends. Default 5.
     #[serde(default = "default_failures")]
     pub(crate) failures: usize,
+    /// Fails if the search ends before it has tried every single fault, for example because `time` is too short.
+    /// Default `false`.
+    #[serde(default)]
+    pub(crate) all_singles: bool,
 }
 
 impl Default for Budget {
@@ -210,6 +215,7 @@ impl Default for Budget {
             time: default_budget(),
             plans: default_plans(),
             failures: default_failures(),
+            all_singles: false,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::merge::Shards;
 use super::objects::groups;
 use super::old_crds::as_v1;
 use super::pace::Pace;
+use super::progress::Lines;
 use super::read::ScenarioError;
 use super::reaper::Reaper;
 use super::report::{Found, Report, Spent};
@@ -38,6 +39,9 @@ const POD_STARTS: Duration = Duration::from_millis(200);
 
 /// Time after which a run fails if its cluster has not settled.
 const SETTLE_BOUND: Duration = Duration::from_secs(60);
+
+/// Interval at which a kept run checks whether it has been interrupted.
+const LOOK_FOR_STOP: Duration = Duration::from_millis(50);
 
 /// Time limit for all steps of a run.
 const SCENARIO_BOUND: Duration = Duration::from_secs(10 * 60);
@@ -88,6 +92,7 @@ impl Scenario {
         };
         if let Some(shards) = shards.as_ref().filter(|it| it.replays().is_empty()) {
             let mut report = Report::new(&self.file);
+            report.requires_all_singles = self.budget.all_singles;
             shards.clone().add_to(&mut report);
             return Ok(report);
         }
@@ -267,15 +272,20 @@ impl Runner {
         }
     }
 
-    /// Keeps a run alive, and prints how to access it.
-    fn linger(self: &Arc<Self>) -> Linger {
-        let runner = Arc::clone(self);
+    /// Keeps a run alive until `stop` is set, and prints how to access it.
+    fn linger(self: &Arc<Self>, stop: &Arc<AtomicBool>) -> Linger {
+        let (runner, stop) = (Arc::clone(self), Arc::clone(stop));
         Box::new(move |_| {
             for line in lock(&runner.kept).iter() {
                 say(line);
             }
             say("the run is kept until it is interrupted");
-            Box::pin(std::future::pending())
+            let stop = Arc::clone(&stop);
+            Box::pin(async move {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    tokio::time::sleep(LOOK_FOR_STOP).await;
+                }
+            })
         })
     }
 }
@@ -295,6 +305,7 @@ impl Exploration<'_> {
         let clock = WallClock::start();
         let scenario = &self.runner.scenario;
         let mut report = Report::new(&scenario.file);
+        report.requires_all_singles = scenario.budget.all_singles;
         report.shard = (!self.shard.is_whole()).then(|| self.shard.to_string());
         self.say(&format!("{} runs without faults", scenario.references.max(2)));
         let made = real_reference(&self.config, &world, scenario.references, scenario.quiet.0);
@@ -316,7 +327,7 @@ impl Exploration<'_> {
         ));
         report.notes.extend(reference.outcome.notes.iter().cloned());
         if self.options.keep {
-            self.config.linger = Some(self.runner.linger());
+            self.config.linger = Some(self.runner.linger(&self.options.stop));
         }
         let runs = Runs {
             config: &self.config,
@@ -326,9 +337,15 @@ impl Exploration<'_> {
             faultless: Mutex::default(),
         };
         let (progress, searched) = (Progress::start(), WallClock::start());
-        let mut tell = |coverage: &Coverage| {
-            progress.tell(coverage);
+        let mut lines = Lines::new(self.runner.scenario.budget.time.0);
+        let mut tell = |coverage: &Coverage, failures: usize| {
+            progress.tell(|| lines.line(coverage, failures, searched.elapsed()));
             progress.show();
+            if !progress.is_shown()
+                && let Some(line) = lines.due(coverage, failures, searched.elapsed())
+            {
+                self.say(&line);
+            }
         };
         let mut search = Search {
             runs: &runs,
@@ -353,7 +370,7 @@ impl Exploration<'_> {
             texts => replays(&mut search, texts, 1, &mut report.notes),
         };
         let last = stop.err().and_then(Stop::failure);
-        let found = std::mem::take(&mut search.failures).into_found().into_iter();
+        let found = std::mem::take(&mut search.failures).into_sorted().into_iter();
         report.found = found.chain(last.map(|it| *it)).map(Found::of).collect();
         self.add_findings(&search, &mut report);
         report.coverage.elapsed = searched.elapsed();

@@ -16,10 +16,10 @@ use tower::ServiceExt;
 use super::{CONTROLLER, Directory, drydock, scenario, text};
 
 /// The result of an exploration.
-struct Explored {
-    code: Option<i32>,
-    report: String,
-    json: Value,
+pub(super) struct Explored {
+    pub(super) code: Option<i32>,
+    pub(super) report: String,
+    pub(super) json: Value,
     junit: String,
 }
 
@@ -29,7 +29,7 @@ fn explored(controller: &str, command: &str, fields: &str, arguments: &[&str]) -
 }
 
 /// Same as `explored`, with these fields of the controller.
-fn explored_with(controller: &str, command: &str, own: &str, fields: &str, arguments: &[&str]) -> Explored {
+pub(super) fn explored_with(controller: &str, command: &str, own: &str, fields: &str, arguments: &[&str]) -> Explored {
     let directory = Directory::new();
     let program = std::env::current_exe().expect("the test has an executable");
     let yaml = format!(
@@ -59,7 +59,7 @@ budget: {{failures: 1, time: 120s}}
     }
 }
 
-const WEB: &str = "cluster: {workers: []}
+pub(super) const WEB: &str = "cluster: {workers: []}
 steps:
   - object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web, labels: {role: source}}}
 ";
@@ -183,6 +183,10 @@ fn satisfied_checks_do_not_fail_the_exploration() {
     "edit: {object: cm/it, json: [{op: add, path: /data/b, value: new}]}",
     "object.data.b == 'new'"
 )]
+#[case::scale(
+    "scale: {object: deployments/it, replicas: 3}",
+    "object.data.a == 'old' && objects[0].spec.replicas == 3"
+)]
 #[case::change_as_a_user(
     "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: it}, data: {a: new}}, as: jane, refused: Forbidden",
     "object.data.a == 'old'"
@@ -192,9 +196,16 @@ fn steps_change_objects(#[case] step: &str, #[case] rule: &str) {
         "cluster: {{workers: [], rbac: true}}
 steps:
   - object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: it}}, data: {{a: old}}}}
+  - object:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {{name: it}}
+      spec:
+        selector: {{matchLabels: {{app: it}}}}
+        template: {{metadata: {{labels: {{app: it}}}}, spec: {{containers: [{{name: it, image: it}}]}}}}
   - {{{step}}}
 checks:
-  - {{name: it, eventually: \"{rule}\", object: cm/it}}
+  - {{name: it, eventually: \"{rule}\", object: cm/it, objects: deployments}}
 "
     );
     let found = explored("fixed", "", &fields, &["--plans", "1"]);

@@ -78,8 +78,8 @@ pub(crate) struct State {
     pub(crate) created: Uids,
     pub(crate) deleted: Uids,
     pub(crate) coverage: BTreeSet<u64>,
-    /// Number of times each controller ended by itself and was restarted.
-    pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// Number of times each controller ended by itself in a way and was restarted.
+    pub(crate) ended: BTreeMap<(Arc<str>, String), u32>,
     /// Description of the first step of the test that began while a fault was active.
     pub(crate) went_on: Option<String>,
     /// Time from the last fault to the correct end state, if it exceeded `within`.
@@ -404,7 +404,8 @@ impl Gate {
         };
         self.lasts(back_off);
         self.note(&client, life, format!("{how}; it is restarted after {back_off:?}"));
-        *self.state().ended.entry(client).or_default() += 1;
+        let first_line = how.lines().next().unwrap_or_default().to_owned();
+        *self.state().ended.entry((client, first_line)).or_default() += 1;
     }
 
     /// Records a line of a controller's output. If there are too many lines, the oldest is dropped.

@@ -106,8 +106,8 @@ pub(crate) struct Outcome {
     pub(crate) late: Option<Duration>,
     /// Description of the first step of the test that began while a fault was active.
     pub(crate) went_on: Option<String>,
-    /// Number of times each controller ended by itself and was restarted.
-    pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// Number of times each controller ended by itself in a way and was restarted.
+    pub(crate) ended: BTreeMap<(Arc<str>, String), u32>,
     /// Output of controllers that are processes, oldest line first.
     #[cfg_attr(
         not(all(feature = "processes", unix)),

@@ -98,13 +98,18 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
     runtime.block_on(async {
         let run = std::pin::pin!(whole(config, world, plan, role, reference));
         if !config.timing.is_real {
-            return run.await;
+            return run.await.0;
         }
-        match select(run, std::pin::pin!(stopped(config, role))).await {
-            Either::Left((outcome, _)) => outcome,
+        let (outcome, kept) = match select(run, std::pin::pin!(stopped(config, role))).await {
+            Either::Left((judged, _)) => judged,
             // A stopped run is not judged.
-            Either::Right(_) => Outcome::default(),
+            Either::Right(_) => return Outcome::default(),
+        };
+        // Not inside the future above, because the signal that ends a kept run must not discard its outcome.
+        if let Some(linger) = &config.linger {
+            linger(&kept.0).await;
         }
+        outcome
     })
 }
 
@@ -116,8 +121,15 @@ async fn stopped(config: &Config, role: Role) {
     }
 }
 
-/// Runs the scenario with the faults of the plan, waits for the end state, and collects the outcome.
-async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
+/// Runs the scenario with the faults of the plan, waits for the end state, and collects the outcome. Also returns the
+/// cluster with its controllers, which end when it is dropped.
+async fn whole(
+    config: &Config,
+    world: &World,
+    plan: &Plan,
+    role: Role,
+    reference: Option<&Reference>,
+) -> (Outcome, (Arc<TestCluster>, Arc<Harness>)) {
     let (multiple, least) = (MESSAGES.1, MESSAGES.0);
     let reference_limit = |it: &Reference| it.outcome.messages * multiple + least;
     let limit = match config.oracles.has(Oracle::HotLoop) {
@@ -184,10 +196,7 @@ async fn whole(config: &Config, world: &World, plan: &Plan, role: Role, referenc
         });
         output.end();
     }
-    if let Some(linger) = &config.linger {
-        linger(&cluster).await;
-    }
-    outcome
+    (outcome, (cluster, harness))
 }
 
 /// The violated oracle, and a description.

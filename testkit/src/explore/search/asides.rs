@@ -13,8 +13,8 @@ use crate::explore::runs::Config;
 pub(crate) struct Asides {
     /// Delay of the first slow end state, and the plan of its run.
     late: Option<(Duration, Plan)>,
-    /// Number of times each controller ended by itself and was restarted, over all runs.
-    ended: BTreeMap<Arc<str>, u32>,
+    /// Number of times each controller ended by itself in a way and was restarted, over all runs.
+    ended: BTreeMap<Arc<str>, BTreeMap<String, u32>>,
     /// Descriptions of values that were assigned to objects in a different order from the reference, and the first plan
     /// with such values.
     permuted: Option<(Vec<String>, Plan)>,
@@ -37,8 +37,9 @@ impl Asides {
         if let (None, false) = (&self.permuted, outcome.permuted.is_empty()) {
             self.permuted = Some((outcome.permuted.clone(), plan.clone()));
         }
-        for (client, times) in &outcome.ended {
-            *self.ended.entry(Arc::clone(client)).or_default() += times;
+        for ((client, how), times) in &outcome.ended {
+            let ends = self.ended.entry(Arc::clone(client)).or_default();
+            *ends.entry(how.clone()).or_default() += times;
         }
     }
 
@@ -51,10 +52,13 @@ impl Asides {
                 config.within
             )
         });
-        let ended = self.ended.iter().map(|(client, times)| {
+        let ended = self.ended.iter().map(|(client, ends)| {
+            let times: u32 = ends.values().sum();
+            let ends = ends.iter().map(|(how, times)| format!("{how} ({times} times)"));
             format!(
-                "{} ended by itself and was restarted {times} times over all runs",
-                given(client)
+                "{} ended by itself and was restarted {times} times over all runs: {}",
+                given(client),
+                ends.collect::<Vec<_>>().join("; ")
             )
         });
         let permuted = self.permuted.iter().map(|(values, plan)| {

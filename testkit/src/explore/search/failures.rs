@@ -67,6 +67,10 @@ impl Failures {
         is_new
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -79,12 +83,6 @@ impl Failures {
     /// Returns `true` if one more failure ends the search.
     pub(crate) fn needs_one(&self) -> bool {
         self.found.len() + 1 >= self.most
-    }
-
-    /// Returns the failures in the order in which they were found.
-    #[cfg(all(feature = "processes", unix))]
-    pub(crate) fn into_found(self) -> Vec<Finding> {
-        self.found
     }
 
     /// Returns the failures, the most certain one first.

@@ -33,8 +33,8 @@ pub(crate) struct Search<'a> {
     /// The part of the search that this process runs.
     pub(crate) shard: Shard,
     pub(crate) seed: u64,
-    /// Called after each run with the current coverage.
-    pub(crate) progress: &'a mut dyn FnMut(&Coverage),
+    /// Called after each run with the current coverage and the number of failures found so far.
+    pub(crate) progress: &'a mut dyn FnMut(&Coverage, usize),
     pub(crate) coverage: Coverage,
     pub(crate) seen: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
@@ -112,7 +112,7 @@ impl Search<'_> {
             let confirmation = confirm(self.runs, plan, outcome, self.shrinking());
             self.conclude(confirmation, self.coverage.schedules);
         }
-        (self.progress)(&self.coverage);
+        (self.progress)(&self.coverage, self.failures.count());
         Ok(self.seen.len() > before)
     }
 
