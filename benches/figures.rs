@@ -1,4 +1,5 @@
-//! Measures all figures, and prints them in a table: costs, targets, and the costs of kube-fake-client.
+//! Measures the figures of the server and of the testkit, and prints them in a table: costs, targets, and the costs of
+//! kube-fake-client.
 //!
 //! `--json FILE` also writes the figures as JSON.
 
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures all figures and prints the table.
+/// Measures the figures of the server and of the testkit, and prints the table.
 fn measure(json: Option<&str>) -> Result<(), String> {
     let mut peer = BTreeMap::new();
     let mut memory = Command::new(env!("CARGO_BIN_EXE_memory"));

@@ -1,4 +1,4 @@
-//! Compares work queues and controllers with kube-runtime's in the same run: `cargo bench -p benches --bench
+//! Measures work queues, and compares controllers with kube-runtime's in the same run: `cargo bench -p benches --bench
 //! reconcile`.
 
 use std::time::Duration;

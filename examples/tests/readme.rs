@@ -36,13 +36,13 @@ async fn lost_response_and_expired_watch_do_not_cause_a_third_patch() {
     cluster.create(pod("web-0")).await;
     cluster.settle().await; // returns when the controller has no work left, without sleeping
 
-    cluster.expire_watches(); // 410 Gone, as after a compaction of etcd
+    cluster.expire_watches(); // 410 Gone: every client must list again
     let lost = cluster.inject(faults::timeout().but_applied().on(Verb::Patch, "pods").once());
     cluster.create(pod("web-1")).await;
     cluster.settle().await;
 
     cluster.assert_has(pod("web-1").label("seen", "true"));
-    assert_eq!(lost.hits(), 1); // the server applied the patch, but the answer was lost
+    assert_eq!(lost.hits(), 1); // the server applied the patch, but the response was lost
     assert_eq!(cluster.requests().on(Verb::Patch, "pods").count(), 2);
 }
 // README ends

@@ -43,7 +43,7 @@ struct Shared {
     task: Mutex<Option<AbortHandle>>,
     /// Function that starts the controller. Only for controllers that can be restarted.
     starting: Option<Starting>,
-    /// Pending restart and back-off.
+    /// Pending restart and backoff.
     restarts: Mutex<Restarts>,
     /// The controller's name and the exploration that it belongs to, if any.
     explored: Option<(String, Weak<dyn Hooks>)>,
@@ -218,7 +218,7 @@ impl Running {
         *lock(&self.shared.task) = Some(task.abort_handle());
     }
 
-    /// From now on, restarts the controller when it returns or panics, with the back-off of a kubelet: 10 s, then 20 s,
+    /// From now on, restarts the controller when it returns or panics, with the backoff of a kubelet: 10 s, then 20 s,
     /// up to five minutes; the pause is reset to 10 s after the controller has run for ten minutes. The controller may
     /// then exit in order to be restarted, and a panic does not fail the test. [`TestCluster::settle`] waits for the
     /// restart. [`restart_count`](Self::restart_count) returns the number of restarts, and so does the report of

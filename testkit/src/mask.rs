@@ -137,8 +137,8 @@ fn covers(fields: &BTreeSet<(String, String)>, resource: &str, path: &str) -> bo
         .any(|(of, field)| (of == resource || of == "*") && is_at(field))
 }
 
-/// Replaces list indexes by `*`: `spec.containers.0.image` → `spec.containers.*.image`. Keys of maps that only consist
-/// of digits are replaced as well.
+/// Replaces list indexes with `*`: `spec.containers.0.image` → `spec.containers.*.image`. Keys of maps that only
+/// consist of digits are replaced as well.
 pub(crate) fn general(path: &str) -> String {
     let steps = path.split('.').map(|it| {
         if it.bytes().all(|it| it.is_ascii_digit()) {

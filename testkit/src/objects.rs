@@ -225,7 +225,7 @@ fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, Stri
         .ok_or_else(|| format!("the index {index} is out of range for a list of length {length}"))
 }
 
-/// Returns the value as an object. Replaces a value of any other type by an empty object.
+/// Returns the value as an object. Replaces a value of any other type with an empty object.
 fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -141,7 +141,7 @@ impl TestCluster {
         }
     }
 
-    /// Replaces the resourceVersion of an object by the version on the real server, because versions in the copy
+    /// Replaces the resourceVersion of an object with the version on the real server, because versions in the copy
     /// differ.
     pub(crate) fn with_real_version(&self, mut object: Value) -> Value {
         if let (Some(real), Some(uid)) = (&self.real, object["metadata"]["uid"].as_str())

@@ -47,8 +47,8 @@ impl TestCluster {
         }
     }
 
-    /// Removes the history of all objects and ends all watches with 410 Gone, as after a compaction: every client must
-    /// list again.
+    /// Removes the history of all objects, and ends all watches with 410 Gone, so that every client must list again. A
+    /// compaction has this effect on a client that resumes an old watch; open watches survive it.
     pub fn expire_watches(&self) {
         if self.skips("expire_watches") {
             return;
@@ -100,7 +100,7 @@ impl Watches {
         }
     }
 
-    /// Ends the watches with 410 Gone, as after a compaction.
+    /// Ends the watches with 410 Gone, so that their clients list again.
     pub fn expire(&self) {
         self.handles.iter().for_each(WatchHandle::expire);
     }

@@ -418,7 +418,8 @@ async fn close(mut socket: WebSocketStream<Box<dyn Stream>>) {
     }
 }
 
-/// Signals that the connection is established: as in kube-apiserver, with an empty message on the first channel.
+/// Signals that the connection is established: as in kube-apiserver, with an empty message on the lowest channel that
+/// the server writes to.
 async fn open(channels: &mut Channels, streams: Streams) -> Result<(), Gone> {
     let first = match streams {
         Streams { stdout: true, .. } => STDOUT,

@@ -298,7 +298,7 @@ impl WatchHandle {
 
 /// Operations that end the watch.
 impl WatchHandle {
-    /// Ends the watch as after a compaction: with an ERROR event with 410 Expired.
+    /// Ends the watch with an ERROR event with 410 Expired, as for a watch that resumes from a compacted version.
     pub fn expire(&self) {
         self.put(Injected::Expire);
     }

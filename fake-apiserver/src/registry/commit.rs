@@ -88,8 +88,8 @@ impl Registry {
     }
 
     /// Returns a function that deletes one object because its CRD or its Service is deleted. If the object has changed
-    /// in the meantime, the function deletes the new version, because an update does not repeat the other deletion.
-    /// These objects do not have a grace period, so they are removed immediately unless they have finalizers.
+    /// in the meantime, the function retries with the new version, because the update does not trigger this deletion
+    /// again. These objects do not have a grace period, so they are removed immediately unless they have finalizers.
     fn deletes(&self) -> impl Fn(&Row, &Arc<Stored>) {
         |row, stored| {
             let mut current = Some(Arc::clone(stored));

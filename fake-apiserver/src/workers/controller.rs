@@ -15,7 +15,7 @@ use super::queue::WorkQueue;
 /// for an example.
 ///
 /// A controller is level-triggered: its memory can be rebuilt from the objects. After a fork or a relist (after
-/// `ApiServer::restore`, or when the log was compacted), only delayed keys and the back-off of failed keys are lost.
+/// `ApiServer::restore`, or when the log was compacted), only delayed keys and the backoff of failed keys are lost.
 pub(crate) trait Controller: Send + 'static {
     /// Key of an object to sync; a key is synced at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;

@@ -146,7 +146,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// Fails if a name is unknown; the error lists the known names.
+    /// Fails if a name is unknown; the error lists the accepted names.
     pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
         let mut found = Vec::new();
         for word in text.split(',').map(str::trim) {
@@ -165,7 +165,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// Returns the names of all workers, for error messages.
+    /// Returns the accepted names, separated by commas, for error messages.
     fn words() -> String {
         let own = Self::ALL.iter().map(|it| it.as_str());
         own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")

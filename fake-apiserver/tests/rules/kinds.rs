@@ -157,7 +157,7 @@ async fn unusual_objects_cause_warnings(#[case] name: &str, #[case] changes: Val
     assert_eq!(told, expected);
 }
 
-/// The served version ignores `topology`, which is read-only.
+/// In v1, `deprecatedTopology` is read-only: a written value is ignored.
 #[tokio::test]
 async fn deprecated_topology_of_endpoints_is_dropped() {
     let (path, object) = kind("EndpointSlice");

@@ -443,7 +443,7 @@ async fn pod_is_replaced_after_a_back_off(#[case] is_deleted: bool, #[case] spec
     }
 }
 
-/// The failure count of the next Pod is derived from the last failed one.
+/// The failure count of the next Pod is derived from the last failed Pod.
 #[tokio::test(start_paused = true)]
 async fn last_failed_pod_of_an_index_keeps_its_finalizer_until_it_is_replaced() {
     let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2});

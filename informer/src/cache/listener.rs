@@ -47,7 +47,7 @@ pub struct HandlerOptions {
     pub queue: HandlerQueue,
     /// Name of the handler in messages. Default: the name of its type.
     pub name: Option<String>,
-    /// Not used. End struct literals with `..HandlerOptions::default()`, because further options may be added.
+    /// Unused. End struct literals with `..HandlerOptions::default()`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

@@ -107,7 +107,7 @@ pub struct AddOptions {
     /// Records a failure of the key in the rate limiter, and delays the key by the limiter's delay. If `after` is set
     /// as well, the shorter delay applies.
     pub is_rate_limited: bool,
-    /// Not used. End struct literals with `..AddOptions::default()`, because further options may be added.
+    /// Unused. End struct literals with `..AddOptions::default()`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

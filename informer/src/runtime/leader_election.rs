@@ -60,8 +60,7 @@ pub struct LeaderElectionConfig {
     /// Seed of the random extension of delays. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Not used. End struct literals with `..LeaderElectionConfig::new(identity)`, because further options may be
-    /// added.
+    /// Unused. End struct literals with `..LeaderElectionConfig::new(identity)`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

@@ -59,7 +59,7 @@ pub struct Note {
     pub note: String,
     /// Another object that is related to the event.
     pub related: Option<ObjectReference>,
-    /// Not used. End struct literals with `..Note::normal(reason, action, note)`, because further options may be added.
+    /// Unused. End struct literals with `..Note::normal(reason, action, note)`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }
@@ -98,8 +98,7 @@ pub struct RecorderConfig {
     /// Seed of the delays between attempts. Default: 0, which selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Not used. End struct literals with `..RecorderConfig::new(controller, instance)`, because further options may be
-    /// added.
+    /// Unused. End struct literals with `..RecorderConfig::new(controller, instance)`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

@@ -21,7 +21,7 @@ pub struct RetryPolicy {
     /// Seed of the random extension. 0 selects a random seed; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
-    /// Not used. End struct literals with `..RetryPolicy::DEFAULT_RETRY`, because further options may be added.
+    /// Unused. End struct literals with `..RetryPolicy::DEFAULT_RETRY`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

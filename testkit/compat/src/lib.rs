@@ -40,7 +40,7 @@ pub struct DocumentStatus {
 pub enum Makes {
     /// By server-side apply.
     ByApply,
-    /// By a create with a generated name, if the status does not name the object: a lost answer leads to a duplicate.
+    /// By a create with a generated name, if the status does not name the object: a lost response leads to a duplicate.
     Anew,
 }
 

@@ -115,7 +115,7 @@ impl Address {
 /// Handles a request.
 async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Response<Body>> {
     if request.headers().contains_key(header::UPGRADE) {
-        // Streams of `exec` bypass the gate, because they do not contain objects.
+        // Streams, such as `exec`, bypass the gate, because they do not contain objects.
         let answer = shared.server.service().oneshot(request).await;
         return Ok(answer.unwrap_or_else(|never| match never {}));
     }

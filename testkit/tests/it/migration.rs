@@ -1,6 +1,6 @@
-//! The tests of kube-rs's example controller, rewritten, with the counts in `testkit/docs/migration.md`. The controller
-//! was rewritten with the same behaviour: a finalizer, a status, an Event when a document is hidden, an error for one
-//! name.
+//! The tests of kube-rs's example controller, rewritten for the testkit; `testkit/docs/migration.md` compares their
+//! numbers of lines. The controller behaves like the original: it sets a finalizer and a status, writes Events when a
+//! document is hidden or deleted, and fails for the name `illegal`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -123,7 +123,7 @@ async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
     );
 }
 
-/// Holds every request, or its answer if it is a create, and every watch. Records the decisions.
+/// Holds every request, or its response if it is a create, and every watch. Records the decisions.
 #[derive(Clone, Default)]
 struct Chooser(Arc<Mutex<Chosen>>);
 

@@ -364,8 +364,8 @@ async fn leads(leases: &Api<Lease>, name: &str) -> kube::Result<bool> {
         .map(|_| true)
 }
 
-/// The elected one of two replicas labels each object with its own name, and keeps the name of the replica that was
-/// responsible for this size. Another replica may lead after a fault: a comparison of labels would report it.
+/// The leader of two replicas labels each object with its size, and with the name of the replica that handled this
+/// size. Another replica may lead after a fault: a comparison of labels would report it.
 async fn leader_labels_objects_with_its_name(cluster: &TestCluster) {
     async fn label_all(client: &Client, name: &str) -> kube::Result<()> {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -457,7 +457,7 @@ async fn certificates_are_derived_from_one_generated_ca(cluster: &TestCluster) {
         let Some(ca) = cx.get::<Secret>("ca").await? else {
             let ca = json!({"metadata": {"name": "ca"}, "stringData": {"key": random_text()}});
             cx.create::<Secret>(ca).await?;
-            // The Secret may be that of another reconciliation.
+            // The Secret may belong to another reconciliation.
             return again(1);
         };
         let key = secret_text(&ca, "key");
@@ -496,7 +496,8 @@ async fn certificates_are_derived_from_one_generated_ca(cluster: &TestCluster) {
 }
 
 /// Allocates the lowest unused port to each object, and frees it when the object is deleted. Ports depend on the order
-/// of arrival; a new object that arrives before the deletion gets a higher port, which is no permutation.
+/// of arrival; a new object that arrives before the deletion gets a higher port, so that the ports are not a
+/// permutation of the ports in a run without faults.
 async fn freed_port_is_reused(cluster: &TestCluster) {
     async fn reconcile(known: Arc<ConfigMap>, cx: Context) -> Done {
         let Some(parent) = cx.get::<ConfigMap>(&known.name_any()).await? else {
@@ -549,8 +550,8 @@ async fn freed_port_is_reused(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// Finds its child by a label. The server generates the name of a new child; an existing child is adopted, and children
-/// that exceed one are deleted. Only the label relates a child to its parent.
+/// Finds its child by a label. The server generates the name of a new child; an existing child is adopted, and surplus
+/// children are deleted. Only the label relates a child to its parent.
 async fn child_with_a_random_name_is_adopted_by_label(cluster: &TestCluster) {
     async fn reconcile(parent: Arc<ConfigMap>, cx: Context) -> Done {
         let Some(parent) = alive(&cx, &*parent).await? else {
@@ -737,8 +738,8 @@ async fn drifted_child_is_recreated(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// One manager applies a Deployment, and two others add a variable to its container with server-side apply. The order of
-/// the variables depends on who comes first.
+/// One manager applies a Deployment, and two others add a variable to its container with server-side apply. The order
+/// of the variables depends on which manager applies first.
 async fn three_managers_share_a_container(cluster: &TestCluster) {
     async fn deploy(parent: Arc<ConfigMap>, cx: Context) -> Done {
         let Some(parent) = alive(&cx, &*parent).await? else {

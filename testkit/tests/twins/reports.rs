@@ -77,8 +77,8 @@ async fn collect(cx: &Context) -> Done {
 /// the collection, nothing creates the configuration again.
 ///
 /// The fixes (#1138, #1410) ignore a configuration that is being deleted. The healthy variant also ignores one with a
-/// different owner, whose deletion has not begun, and checks in each pass, whatever is recorded, that its own exists.
-/// Until the former one is gone, passes fail and are repeated; nothing is deleted by the operator itself.
+/// different owner, whose deletion has not begun, and checks in each pass, regardless of the record, that its own
+/// exists. Until the former one is gone, passes fail and are repeated; nothing is deleted by the operator itself.
 async fn new_resource_gets_its_own_configuration(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |cached, cx| async move {
         let Some(cdi) = live(&cx, &cached).await? else {
@@ -185,8 +185,8 @@ fn password_of(secret: &Secret) -> String {
 /// record exists: if the grant fails after it, or the operator crashes, each repetition fails because the user exists
 /// already, and the user never has its grant.
 ///
-/// The healthy variant reads the password that is stored, and compares the user and the grant with the database in each
-/// pass, whatever is recorded; a statement that was executed without an answer is not repeated or changes nothing. The
+/// The healthy variant reads the stored password, and compares the user and the grant with the database in each pass,
+/// regardless of the record; a statement that was executed without a response is not repeated or changes nothing. The
 /// Secret is created before the user and never overwritten, so the password cannot differ.
 async fn user_has_its_grant(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.owns_secrets().start(cluster, move |cached, cx| async move {

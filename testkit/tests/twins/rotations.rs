@@ -147,7 +147,7 @@ async fn reboot(maps: &Api<ConfigMap>, cloud: &External, node: &str, is_healthy:
 /// Reboots two nodes one after the other. Each node has an agent, and a ConfigMap is the lock. The buggy variant of the
 /// agent does not continue with a lock that it holds.
 ///
-/// A crash with the lock, or a lost answer to the write that takes the lock, stops all reboots.
+/// A crash with the lock, or a lost response to the write that takes the lock, stops all reboots.
 async fn each_node_reboots_while_it_holds_the_lock(cluster: &TestCluster, is_healthy: bool) {
     for (agent, node) in [("agent-a", "node-a"), ("agent-b", "node-b")] {
         let cloud = cluster.external("cloud").of(agent);
@@ -221,7 +221,7 @@ fn size(claim: &ConfigMap) -> i64 {
 /// Counts the sizes of claims in a quota, and marks each counted claim. The buggy variant adds the size of an unmarked
 /// claim; the healthy variant adds up all claims.
 ///
-/// A crash or an error between the two writes makes the buggy variant count a claim twice. So does a lost answer.
+/// A crash or an error between the two writes makes the buggy variant count a claim twice. So does a lost response.
 async fn each_claim_is_counted_once(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=claim")
@@ -258,7 +258,7 @@ async fn each_claim_is_counted_once(cluster: &TestCluster, is_healthy: bool) {
 /// Moves credentials to a Secret with another name: creates the Secret, copies the data, and deletes the old Secret.
 /// The buggy variant only copies the data into a Secret that it has just created.
 ///
-/// A crash or a lost answer between the creation and the copy makes it delete the only copy of the data.
+/// A crash or a lost response between the creation and the copy makes it delete the only copy of the data.
 async fn credentials_are_copied_before_the_old_secret_is_deleted(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start(cluster, move |parent, cx| async move {
         let (old, new) = (field(&parent, "from"), field(&parent, "to"));
@@ -284,7 +284,7 @@ async fn credentials_are_copied_before_the_old_secret_is_deleted(cluster: &TestC
 ///
 /// The healthy variant is right because each pass takes the serial from the order, creates the order only if there is
 /// none, and applies everything again. The buggy variant applies the certificate only in the pass that orders it, as an
-/// existing order means that "the certificate is installed": a crash, a lost answer, or an error of the apply leaves
+/// existing order means that "the certificate is installed": a crash, a lost response, or an error of the apply leaves
 /// the site without a certificate.
 async fn edge_has_the_certificate_of_each_site(cluster: &TestCluster, is_healthy: bool) {
     let router = OPERATOR.named("router").selects("kind=site");

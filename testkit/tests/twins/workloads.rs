@@ -86,10 +86,10 @@ async fn prune(cx: &Context, parent: &str, remaining: usize) -> Result<(), Error
 /// with this number, keeps the three newest, and records the number of the request. Requests that the user replaces
 /// before the operator has seen them are skipped; this is permitted.
 ///
-/// The healthy variant creates the backup and then deletes what exceeds three, in each pass: a repetition finds three
-/// backups and deletes none. The buggy variant first deletes a backup to make room for the new one. After a crash, or a
-/// lost answer, between the creation and the record, the repetition makes room again, for a backup that already exists:
-/// two backups remain.
+/// In each pass, the healthy variant creates the backup, and then deletes the oldest backups if more than three exist:
+/// a repetition finds three backups and deletes none. The buggy variant first deletes a backup to make room for the new
+/// one. After a crash, or a lost response, between the creation and the record, the repetition makes room again, for a
+/// backup that already exists: two backups remain.
 async fn retention_keeps_three_backups(cluster: &TestCluster, is_healthy: bool) {
     const KEPT: usize = 3;
     OPERATOR.owns_secrets().start(cluster, move |cached, cx| async move {
@@ -189,12 +189,12 @@ async fn drain(cx: &Context, name: &str, size: usize) -> Result<(), Error> {
 }
 
 /// Scales a message broker down: the partitions of a surplus broker move to the least loaded brokers, then the broker
-/// is deleted. The operator records to which size it drains, for users. Which broker a partition is on is not
-/// specified, but the broker must exist.
+/// is deleted. The operator records the target size of a drain, for users. A partition may be on any broker that
+/// exists.
 ///
-/// The healthy variant looks for partitions on surplus brokers in each pass, whatever is recorded. The buggy variant
-/// takes the record, which it writes before the drain, as the proof of a drain: after a crash, or an error of a move,
-/// it deletes a broker that still has partitions.
+/// The healthy variant looks for partitions on surplus brokers in each pass, regardless of the record. The buggy
+/// variant takes the record, which it writes before the drain, as the proof of a drain: after a crash, or an error of a
+/// move, it deletes a broker that still has partitions.
 async fn broker_is_drained_before_it_is_removed(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.owns_secrets().start(cluster, move |cached, cx| async move {
         let Some(parent) = live(&cx, &cached).await? else {
@@ -458,13 +458,13 @@ async fn readiness_of_all_members_is_in_the_status(cluster: &TestCluster, is_hea
     }
 }
 
-/// Gives each tenant a port of its own, out of a pool. A ConfigMap maps ports to tenants; its resourceVersion makes
-/// reservations atomic. Entries of tenants that do not exist are removed in each pass. Which tenant gets which port
-/// is not specified, and depends on the times of creations and deletions.
+/// Assigns each tenant its own port from a pool. A ConfigMap maps ports to tenants; its resourceVersion makes
+/// reservations atomic. Entries of tenants that do not exist are removed in each pass. The assignment is not specified,
+/// and depends on the times of creations and deletions.
 ///
 /// The healthy variant first looks for the tenant's own reservation in the pool. The buggy variant only accepts a
-/// reservation that is recorded in the tenant. After a crash, or a lost answer, between the reservation and the record,
-/// it reserves a second port, and never releases the first one while the tenant exists.
+/// reservation that is recorded in the tenant. After a crash, or a lost response, between the reservation and the
+/// record, it reserves another port, and never releases the first one while the tenant exists.
 async fn tenant_holds_one_port(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR
         .selects("kind=tenant")

@@ -67,7 +67,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Returns the terms, in the sorted order of their strings.
+    /// Returns the terms, sorted as strings.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }
@@ -96,7 +96,7 @@ impl FieldSelector {
         self.requires("metadata.namespace")
     }
 
-    /// Replaces the field of each term by the result of `rename`, which may refuse it (rule F5).
+    /// Replaces the field of each term with the result of `rename`, which may refuse it (rule F5).
     pub fn rename_fields<E>(mut self, mut rename: impl FnMut(String) -> Result<String, E>) -> Result<Self, E> {
         for term in &mut self.terms {
             term.field = rename(std::mem::take(&mut term.field))?;

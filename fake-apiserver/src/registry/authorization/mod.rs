@@ -44,7 +44,7 @@ pub(crate) struct Rbac {
 }
 
 impl Rbac {
-    /// Creates RBAC. The policy is read for the first decision.
+    /// Creates the RBAC authorizer. It reads the policy at the first decision.
     pub(crate) fn new(aggregates: bool) -> Self {
         Self {
             aggregates,

@@ -103,7 +103,7 @@ impl Strategy for LeaseCandidate {
         let emulated = check_version(&emulation, errors);
         binary.check_required(errors);
         let own = check_version(&binary, errors);
-        // An invalid version is treated as 0.0.0.
+        // An invalid binary version is treated as 0.0.0.
         if let Some(emulated) = emulated
             && !binary.as_text().is_empty()
             && own.unwrap_or_default() < emulated

@@ -143,7 +143,7 @@ impl Cluster {
                 .labelled
                 .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
         };
-        // The candidates are the objects with the required label that the fewest objects have.
+        // Start with the required label that selects the fewest objects.
         let equal = selector
             .requirements()
             .iter()

@@ -280,7 +280,7 @@ fn place(update: &Update<'_>, hosts: &[Host<'_>], by_node: &ByNode<'_>, failed: 
     lost.for_each(|it| update.delete(it, plan));
 }
 
-/// Deletes a Pod that has ended, and writes an Event. Failed Pods are deleted with a back-off for each node.
+/// Deletes a Pod that has ended, and writes an Event. Failed Pods are deleted with a backoff for each node.
 fn end(update: &Update<'_>, pod: &Object, node: &str, failed: &mut FailedPods, plan: &mut Plan) {
     let about = (Resource::DaemonSet, update.set);
     let named = format!("{}/{}", pod.namespace(), pod.name());

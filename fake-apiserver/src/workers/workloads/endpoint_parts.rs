@@ -39,7 +39,7 @@ pub(crate) fn known_labels(object: &Object) -> Map {
     labels.collect()
 }
 
-/// Returns a patch that replaces the labels `known` by `labels`.
+/// Returns a patch that replaces the labels `known` with `labels`.
 pub(crate) fn label_patch(known: &Map, labels: &Map) -> Map {
     let gone = known.keys().filter(|key| !labels.contains_key(key));
     let gone = gone.map(|key| (key.clone(), Value::Null));

@@ -377,7 +377,7 @@ fn difference(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Replaces `{}` at the end of a message by the server's message. Other parts, such as selectors, may contain `{}`.
+/// Replaces `{}` at the end of a message with the server's message. Other parts, such as selectors, may contain `{}`.
 fn completed(message: &str, why: &str) -> String {
     let start = message.strip_suffix("{}");
     start.map_or_else(|| message.to_owned(), |start| format!("{start}{why}"))

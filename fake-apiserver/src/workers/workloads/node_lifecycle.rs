@@ -223,7 +223,7 @@ fn sync_pod(pod: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Plan {
 /// Toleration of the `NoExecute` taints of a Node by a Pod.
 enum Tolerated {
     No,
-    /// The Pod is evicted this number of seconds after the controller has first seen it with taints.
+    /// The Pod is evicted this number of seconds after the controller has first observed it with taints.
     For(i64),
     Forever,
 }

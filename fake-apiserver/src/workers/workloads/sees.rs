@@ -124,8 +124,8 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
     }
 }
 
-/// Sets a condition in a list: replaces the condition of the same type by the new one at the end of the list, or leaves
-/// it unchanged if status and reason are equal. `lastTransitionTime` only changes with the status.
+/// Sets a condition in a list: replaces the condition of the same type with the new one at the end of the list, or
+/// leaves it unchanged if status and reason are equal. `lastTransitionTime` only changes with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: Map) {
     let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions

@@ -107,7 +107,7 @@ fn may_bind_on(claim: &Object, node: &Object, sees: &Sees<'_>) -> bool {
     provisioner != NO_PROVISIONER || fitting_volume(claim, Some(node), sees).is_some()
 }
 
-/// Returns `true` if all claims of a Pod are bound. Plans to assign claims that wait for a consumer to the node.
+/// Plans the annotation that assigns each unbound claim to the node. Returns `true` if all claims of the Pod are bound.
 pub(crate) fn bind(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> bool {
     let claims = existing(pod, sees);
     for claim in claims.iter().filter(|it| !is_bound(it)) {

@@ -306,7 +306,8 @@ fn expand(claim: &Object, volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.note((Resource::PersistentVolumeClaim, claim), COMPONENT, "Resizing", message);
 }
 
-/// Reserves a volume for a claim. The annotation is only set if the user did not reserve it.
+/// Reserves a volume for a claim. Sets `pv.kubernetes.io/bound-by-controller`, unless the user has already reserved the
+/// volume for this claim.
 fn refer(volume: &Object, claim: &Object, plan: &mut Plan) {
     let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
     let mut patch = json!({"spec": {"claimRef": reference_to(claim)}});

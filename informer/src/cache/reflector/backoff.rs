@@ -23,7 +23,7 @@ pub struct Backoff {
     /// Time after which the series of delays starts again at `initial`, measured from the start of the series. Default:
     /// 2 min.
     pub reset_after: Duration,
-    /// Not used. End struct literals with `..Backoff::default()`, because further options may be added.
+    /// Unused. End struct literals with `..Backoff::default()`, because fields may be added.
     #[doc(hidden)]
     pub _more: (),
 }

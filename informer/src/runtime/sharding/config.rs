@@ -33,8 +33,8 @@ pub struct ShardingConfig {
     /// Time for which a reconcile may continue after its key has moved to a different replica. When it expires, the
     /// future is dropped and its writes are refused. Default: 60 s.
     pub hand_over_timeout: Duration,
-    /// Not used. End struct literals with `..ShardingConfig::new(namespace, name, identity)`, because further options
-    /// may be added.
+    /// Unused. End struct literals with `..ShardingConfig::new(namespace, name, identity)`, because fields may be
+    /// added.
     #[doc(hidden)]
     pub _more: (),
 }

@@ -394,7 +394,7 @@ impl Gate {
         }
     }
 
-    /// Records that a controller ended by itself, and its back-off if it will be restarted.
+    /// Records that a controller ended by itself, and its backoff if it will be restarted.
     pub(crate) fn ended(&self, name: &str, how: &str, back_off: Option<Duration>) {
         let (client, how): (Arc<str>, _) = (escaped(name).into(), without_task_ids(how));
         let life = self.life_of(&client);

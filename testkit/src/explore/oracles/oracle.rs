@@ -62,7 +62,8 @@ pub enum Oracle {
     Owners => owners::ROW,
     /// Fields outside of `metadata` and `status` do not return to an earlier value, unless they also do so in the run
     /// without faults. Objects that only the server's workers wrote are exempt, and so are runs with a fault that
-    /// delays a single request or event, suspends a process, or lets a client read an older state.
+    /// delays a single request or event, suspends a process, or lets a client read an older state. A field that was
+    /// absent in between is exempt, because entries of lists and maps may be removed and added again.
     Rollback => rollback::ROW,
     /// Objects are not created or deleted more often than in the run without faults. Runs that only change the spec are
     /// exempt.

@@ -309,7 +309,7 @@ impl Identities {
     }
 }
 
-/// Replaces the tokens in a value by labels. Then sorts lists with items that contain tokens, because the order of
+/// Replaces the tokens in a value with labels. Then sorts lists with items that contain tokens, because the order of
 /// generated names is irrelevant. Returns `true` if there were any tokens.
 pub(crate) fn replace(value: &mut Value, identities: &Identities, label: &dyn Fn(&Referent) -> String) -> bool {
     match value {

@@ -90,7 +90,7 @@ impl EndState {
         named.collect()
     }
 
-    /// Replaces versions of objects and terms of Leases by descriptions, in fields with a name that indicates such a
+    /// Replaces versions of objects and terms of Leases with descriptions, in fields with a name that indicates such a
     /// number. Versions depend on the number of writes, and terms on the number of leaders.
     fn replace_tokens(&self, value: &mut Value) {
         match value {

@@ -245,7 +245,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Replaces an observed generation in the status of an object by a description if it is the object's generation.
+/// Replaces an observed generation in the status of an object with a description if it is the object's generation.
 /// Generations count changes of the spec, so they differ between runs.
 fn name_generation(object: &mut Value) {
     let generation = object["metadata"]["generation"].clone();

@@ -142,7 +142,7 @@ pub(crate) const NEAR: SignedDuration = SignedDuration::from_hours(1);
 /// Characters between the parts of a time: `2026-11-28-04-43`, `20261128t0443`.
 const SEPARATORS: [char; 6] = ['-', '.', '_', ':', 't', 'T'];
 
-/// Replaces a time between `from` and `to` in a name by `*`; returns `None` if the name does not contain such a time.
+/// Replaces a time between `from` and `to` in a name with `*`; returns `None` if the name does not contain such a time.
 /// `backup-20261128t0443` and `job-1764304800` contain times.
 pub(crate) fn timed(name: &str, from: Timestamp, to: Timestamp) -> Option<String> {
     let is_digit = |it: &u8| it.is_ascii_digit();

@@ -19,7 +19,7 @@ pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
     }
 }
 
-/// Replaces an object's sets and lists with keys by maps, so that the path to an item does not depend on other items.
+/// Replaces an object's sets and keyed lists with maps, so that the path to an item does not depend on other items.
 pub(crate) fn by_keys(object: &StoredObject, value: &mut Value) {
     object.visit_unordered_lists(value, &mut |list, keys| {
         if let Value::Array(items) = list {

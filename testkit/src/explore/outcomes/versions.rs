@@ -60,8 +60,8 @@ impl Versions {
     }
 }
 
-/// Replaces the versions of objects by canonical names, but only in fields and annotations with a name that indicates a
-/// version: in other fields, a string of digits may be a port.
+/// Replaces the versions of objects with canonical names, but only in fields and annotations with a name that indicates
+/// a version: in other fields, a string of digits may be a port.
 pub(crate) fn replace_versions<'a>(value: &mut Value, versions: &dyn Fn() -> &'a Versions) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|it| replace_versions(it, versions)),

@@ -87,8 +87,8 @@ impl Action {
         is_refused || is_lost || matches!(call, Some(OnCall::Fail | OnCall::Outage(_)))
     }
 
-    /// Returns a fault with which the request also fails, but is not executed: a lost response or a late arrival
-    /// becomes a refusal. Other faults are returned unchanged.
+    /// Returns a fault with which the request also fails, but is not executed: a lost response, or a late arrival
+    /// without a crash, becomes a refusal. Other faults are returned unchanged.
     pub(crate) fn unexecuted(self) -> Self {
         let Effects { request, answer, .. } = self.effects();
         let is_executed = matches!(answer, Some(OnAnswer::Break(_)))

@@ -84,7 +84,7 @@ fn public_types_are_extensible_or_have_a_reason() {
     );
 }
 
-/// Returns the names of public types without a private part, with their lines.
+/// Returns the public types that have neither `#[non_exhaustive]` nor a private or hidden field, with their lines.
 fn open_types(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in source.code.iter().enumerate() {

@@ -41,7 +41,8 @@ impl Coster {
     }
 }
 
-/// Returns the costs of an operator or function, one for each possible type of the result.
+/// Returns the costs of an operator or function, one for each overload that may apply. There are several if the types
+/// of the operands are unknown (`dyn`).
 fn prices(name: &str, target: Option<&PartCost>, args: &[PartCost]) -> Vec<Price> {
     match (name, args) {
         ("_&&_" | "_||_", [left, right]) => {

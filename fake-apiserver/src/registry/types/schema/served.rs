@@ -84,8 +84,8 @@ pub(crate) fn versions_of(in_version: KubernetesVersion, group: &str) -> impl It
     of_group.filter(move |row| is_in(row.2, row.3)).map(|row| row.1)
 }
 
-/// Returns the built-in resources that any version of Kubernetes serves by default, in the order of discovery. A
-/// resource that has changed between versions has an entry for each state.
+/// Returns the built-in resources that at least one supported version of Kubernetes serves by default, in the order of
+/// discovery. A resource that has changed between versions has an entry for each state.
 pub(crate) fn all_builtins() -> impl Iterator<Item = &'static ResourceInfo> {
     RESOURCES.iter().map(|it| &it.info)
 }

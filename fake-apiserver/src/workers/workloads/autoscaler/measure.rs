@@ -16,7 +16,7 @@ use crate::workers::workloads::sees::Sees;
 /// Default for the deviation of the ratio from 1 that does not cause a change, in thousandths.
 const TOLERANCE: i128 = 100;
 
-/// Number of seconds after its start in which an unready Pod is excluded from the usage of `cpu`.
+/// Number of seconds after the start of a Pod during which its `cpu` usage is ignored while it is not ready.
 const INITIALIZATION: i64 = 300;
 /// A Pod whose readiness last changed within this number of seconds after its start is treated as never ready.
 const FIRST_READINESS: i64 = 30;

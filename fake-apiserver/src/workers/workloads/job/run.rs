@@ -62,12 +62,12 @@ impl<'a> Run<'a> {
             return Managed { active: left, deleted };
         }
         let created = self.start(counted, missing, waits_for_end, plan);
-        // During a back-off, no Pod is reported as active, as in Kubernetes.
+        // During a backoff, no Pod is reported as active, as in Kubernetes.
         let active = created.map_or(0, |it| has + it);
         Managed { active, deleted }
     }
 
-    /// Creates up to `missing` Pods. Returns their number; `None` if all of them must wait until a back-off ends.
+    /// Creates up to `missing` Pods. Returns their number; `None` if all of them must wait until a backoff ends.
     fn start(&self, counted: &Counted<'_>, missing: usize, waits_for_end: bool, plan: &mut Plan) -> Option<i64> {
         let has_own_limits = self.limit_per_index().is_some();
         if let Some(at) = self.back_off.filter(|at| *at > self.sees.now && !has_own_limits) {
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the end of the back-off after the last failure of an index, if the Job has a limit for each index.
+/// Returns the end of the backoff after the last failure of an index, if the Job has a limit for each index.
 fn index_back_off_end(counted: &Counted<'_>, index: i64) -> Option<Timestamp> {
     let pod = counted.last_failed.get(&index)?;
     let failures = indexes::all_failures(pod) + 1;

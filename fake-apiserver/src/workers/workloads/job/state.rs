@@ -18,7 +18,7 @@ pub(super) struct Run<'a> {
     pub(super) job: &'a Object,
     pub(super) sees: &'a Sees<'a>,
     pub(super) pods: Vec<&'a Arc<Object>>,
-    /// End of the back-off after the last failures.
+    /// End of the backoff after the last failures.
     pub(super) back_off: Option<Timestamp>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Run<'a> {
         Cursor::root(self.spec()).integer("completions")
     }
 
-    /// Adds new failures to the record, and returns the end of the back-off.
+    /// Adds new failures to the record, and returns the end of the backoff.
     pub(super) fn back_off_end(&self, record: &mut Failures) -> Option<Timestamp> {
         let of = |counts: &dyn Fn(&Object) -> bool| -> Vec<(&str, Timestamp)> {
             let is_valid = |pod: &&&Arc<Object>| track::is_tracked(pod) && self.may_count(pod) && counts(pod);
