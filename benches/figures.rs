@@ -277,7 +277,7 @@ fn fanout(lines: &mut Vec<Line>) {
     );
     let (alone, beside) = (Watched::idle(0), Watched::idle(scaled(10_000, 10)));
     let ratio = nanos_per_operation(9, 1000, |n| beside.commit(n)) / nanos_per_operation(9, 1000, |n| alone.commit(n));
-    let name = "commit beside 10,000 idle watchers";
+    let name = "commit with 10,000 idle watchers";
     lines.push(Line {
         name,
         found: ratio,

@@ -108,7 +108,7 @@ fn readers() {
     let lister = indexer.lister();
     let read = || lister.snapshot().iter().map(|it| it.key().name().len()).sum::<usize>();
     let (writes, lists) = beside_readers(|at| drop(indexer.insert(objects[at % pods].clone())), read);
-    println!("informer: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
+    println!("informer: {writes:.0} writes/s with 10 readers that list {pods} objects {lists:.0} times a second");
 
     let (store, mut writer) = reflector::store::<Pod>();
     let plain = |at: usize| {
@@ -126,7 +126,7 @@ fn readers() {
     };
     let events: Vec<_> = (0..pods).map(|at| watcher::Event::Apply(plain(at))).collect();
     let (writes, lists) = beside_readers(|at| writer.apply_watcher_event(&events[at % pods]), read);
-    println!("kube-runtime: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
+    println!("kube-runtime: {writes:.0} writes/s with 10 readers that list {pods} objects {lists:.0} times a second");
 }
 
 /// Returns the number of writes and of lists per second of real time.

@@ -22,7 +22,7 @@ fn fanout(criterion: &mut Criterion<Cpu>) {
     for watchers in [0, 10_000] {
         let watched = Watched::idle(watchers);
         group.throughput(Throughput::Elements(1));
-        group.bench_function(BenchmarkId::new("commit beside idle watchers", watchers), |b| {
+        group.bench_function(BenchmarkId::new("commit with idle watchers", watchers), |b| {
             b.iter_custom(|n| watched.commit(n as usize));
         });
     }

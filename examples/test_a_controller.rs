@@ -19,7 +19,7 @@ async fn main() {
     a_conflict_in_the_register_is_tried_again().await;
     a_deleted_document_leaves_the_register().await;
     a_restart_writes_nothing().await;
-    println!("all four hold");
+    println!("all four scenarios passed");
 }
 
 /// A cluster in which the controller runs.

@@ -38,10 +38,18 @@ pub const FILES: [&str; 5] = ["objects", "watchers", "managers", "crds", "memory
 /// `churn`.
 pub fn plot(file: &'static str, most: usize, churn: &Path) -> Plot {
     let (title, axis, lines) = match file {
-        "objects" => ("Beside many objects of 5 KB", "objects", objects_there(most)),
-        "watchers" => ("An event, for each watcher", "watchers", watchers(most)),
-        "managers" => ("Apply beside many field managers", "managers", managers(most)),
-        "crds" => ("Beside many CustomResourceDefinitions", "CRDs", crds(most)),
+        "objects" => (
+            "Time per operation with many objects of 5 KB",
+            "objects",
+            objects_there(most),
+        ),
+        "watchers" => ("Time per event and watcher", "watchers", watchers(most)),
+        "managers" => ("Time per apply with many field managers", "managers", managers(most)),
+        "crds" => (
+            "Time per operation with many CustomResourceDefinitions",
+            "CRDs",
+            crds(most),
+        ),
         _ => ("Memory of the process while objects change", "minutes", memory(churn)),
     };
     Plot {

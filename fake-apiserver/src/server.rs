@@ -289,7 +289,7 @@ impl ApiServer {
     /// let server = ApiServer::start();
     /// let before = server.resource_version();
     /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
-    /// let then = server.snapshot_at(before).ok_or("the history goes back so far")?;
+    /// let then = server.snapshot_at(before).ok_or("the history no longer contains this revision")?;
     /// assert_eq!(server.diff(&then, &server.snapshot()).to_string(), "+ ConfigMap default/a\n");
     /// # Ok(())
     /// # }

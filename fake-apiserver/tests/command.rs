@@ -45,8 +45,8 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     )
     .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the answer is UTF-8");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    stream.read_to_string(&mut answer).expect("the response is UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     (code.expect("the head has a status"), body.to_owned())
 }
@@ -125,7 +125,7 @@ fn server_reports_readiness_and_exits_cleanly(#[case] signal: Signal, #[case] ar
 #[case::invalid_address(&["--listen", "here"], "--listen")]
 #[case::invalid_seed(&["--seed", "x"], "--seed")]
 #[case::empty_token(&["--control", "--control-token="], "--control-token")]
-#[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; the known workers are gc, namespace, ")]
+#[case::unknown_worker(&["--workers", "gc,gx"], "unknown worker \"gx\"; the accepted names are gc, namespace, ")]
 #[case::token_without_a_user(&["--token", "s3cret"], "--token")]
 #[case::empty_group(&["--token", "s3cret=jane:"], "--token")]
 #[case::unknown_authorization_mode(&["--authorization", "abac"], "--authorization")]
@@ -229,7 +229,7 @@ fn manifest_that_is_not_a_stage_is_refused() {
     fs::write(&file, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n").expect("the directory exists");
     let output = run(&["--stages", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
-    let why = "Stage \"a\": it is not of apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
+    let why = "Stage \"a\": expected apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
 }
 

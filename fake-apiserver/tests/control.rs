@@ -128,8 +128,8 @@ fn authors(server: &Server, uid: &Value) -> Vec<Value> {
 }
 
 #[rstest]
-#[case::reset(json!({"reset": "after"}), "connection reset, but executed")]
-#[case::status(json!({"status": {"code": 500, "applied": true}}), "500 InternalError, but executed")]
+#[case::reset(json!({"reset": "after"}), "connection reset after the request was executed")]
+#[case::status(json!({"status": {"code": 500, "applied": true}}), "500 InternalError, request executed")]
 #[case::truncate(json!({"truncate": 10}), "cut after 10 bytes")]
 fn change_is_attributed_to_a_write_with_a_lost_response(#[case] effect: Value, #[case] fault: &str) {
     let server = controlled();
@@ -197,7 +197,7 @@ impl Lines {
         let mut line = String::new();
         while line != "\r\n" {
             line.clear();
-            reader.read_line(&mut line).expect("the answer has a head");
+            reader.read_line(&mut line).expect("the response has a head");
         }
         Self(reader)
     }

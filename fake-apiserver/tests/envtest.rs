@@ -314,7 +314,7 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
     // Fails if the connection ends without `close_notify`.
     stream
         .read_to_string(&mut answer)
-        .expect("the answer is UTF-8 and ends cleanly");
+        .expect("the response is UTF-8 and ends cleanly");
     answer
 }
 

@@ -226,7 +226,7 @@ impl Model {
             if event["type"] == "ERROR" {
                 require(event["object"]["code"] == 410, || format!("{event}"))?;
                 return require(position < self.floor, || {
-                    format!("the answer is 410, but no change after {position} was compacted")
+                    format!("the response is 410, but no change after {position} was compacted")
                 });
             }
             let (kind, revision, object) = expected.next().ok_or_else(|| format!("unexpected event: {event}"))?;
@@ -366,7 +366,7 @@ async fn list_exact(
     let answer = Ask::get(&path).check(server).await?;
     if wanted < model.floor {
         return require(answer.code == 410, || {
-            format!("{wanted} was compacted, but the answer is {}", answer.code)
+            format!("{wanted} was compacted, but the response is {}", answer.code)
         });
     }
     require(answer.code == 200, || format!("list at {wanted}: {}", answer.message()))?;

@@ -88,7 +88,7 @@ fn forwarded(program: &Path, config: &Path) -> String {
         answer
             .split_once("\r\n\r\n")
             .map(|(_, body)| body.to_owned())
-            .expect("the answer has a body")
+            .expect("the response has a body")
     });
     child.kill().expect("the process runs");
     child.wait().expect("the process ends");

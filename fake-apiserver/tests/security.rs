@@ -24,8 +24,8 @@ fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, St
         .write_all(format!("{head}\r\n{body}").as_bytes())
         .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the answer is UTF-8");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    stream.read_to_string(&mut answer).expect("the response is UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     (code.expect("the head has a status"), body.to_owned())
 }

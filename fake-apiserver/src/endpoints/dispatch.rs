@@ -21,7 +21,8 @@ impl Endpoints {
     /// Handles a request. Errors are returned as a Status.
     pub(super) async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         if self.faults.downtime.strikes(&call.client) {
-            call.struck.push("connection refused, restarting".to_owned());
+            call.struck
+                .push("connection refused during a restart of the server".to_owned());
             return Ok(broken::no_answer(Broken::Refused));
         }
         filters::check_arrival(&call.parts)?;

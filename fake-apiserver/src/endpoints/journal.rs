@@ -443,7 +443,7 @@ impl fmt::Display for RecordedRequest {
         let (started, method) = (self.started.as_secs_f64(), self.method.as_str());
         write!(f, "{started:>9.3}s  {method:<6} {}  ", self.path)?;
         match self.code {
-            0 => f.write_str("no answer")?,
+            0 => f.write_str("no response")?,
             code => write!(f, "{code}")?,
         }
         if !self.faults.is_empty() {

@@ -213,11 +213,11 @@ impl fmt::Display for Effect {
                 write!(f, "{} {}{but}", failure.code, failure.reason().unwrap_or_default())
             }
             Self::DelayMs(ms) => write!(f, "delay of {:?}", Duration::from_millis(*ms)),
-            Self::DelayAnswerMs(ms) => write!(f, "answer delayed by {:?}", Duration::from_millis(*ms)),
+            Self::DelayAnswerMs(ms) => write!(f, "response delayed by {:?}", Duration::from_millis(*ms)),
             Self::Refuse => f.write_str("connection refused"),
             Self::Reset(it) => write!(f, "connection reset{}", when(it)),
-            Self::Hang(it) => write!(f, "no answer{}", when(it)),
-            Self::Truncate(bytes) => write!(f, "answer cut after {bytes} bytes"),
+            Self::Hang(it) => write!(f, "no response{}", when(it)),
+            Self::Truncate(bytes) => write!(f, "response cut after {bytes} bytes"),
         }
     }
 }
@@ -310,7 +310,7 @@ mod tests {
     )]
     #[case(
         r#"{"effect": {"truncate": 9}, "skip": 1, "times": 1}"#,
-        "answer cut after 9 bytes on every request for any resource, number 2"
+        "response cut after 9 bytes on every request for any resource, number 2"
     )]
     #[case(
         r#"{"effect": {"delayMs": 1500}, "on": {"client": "c"}, "probability": 0.5}"#,

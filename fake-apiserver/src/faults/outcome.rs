@@ -118,7 +118,8 @@ impl Struck {
 
     /// Returns the outcome of a request after a restart of the server has broken its connection.
     fn restarted(&mut self) -> Outcome {
-        self.verdicts.push("connection reset, restarting".to_owned());
+        self.verdicts
+            .push("connection reset by a restart of the server".to_owned());
         Outcome::Broken(Broken::Reset)
     }
 }

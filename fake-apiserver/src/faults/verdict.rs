@@ -127,22 +127,22 @@ impl Future for Held {
 }
 
 impl fmt::Display for Verdict {
-    /// Formats the verdict for the journal, like `409 Conflict, not executed`.
+    /// Formats the verdict for the journal, like `409 Conflict, request not executed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("passes"),
-            Self::Fail(status) => write!(f, "{} {}, not executed", status.code, status.reason),
-            Self::Lose(status) => write!(f, "{} {}, but executed", status.code, status.reason),
+            Self::Fail(status) => write!(f, "{} {}, request not executed", status.code, status.reason),
+            Self::Lose(status) => write!(f, "{} {}, request executed", status.code, status.reason),
             Self::Delay(time) => write!(f, "delayed by {time:?}"),
-            Self::DelayAnswer(time) => write!(f, "answered {time:?} late"),
+            Self::DelayAnswer(time) => write!(f, "response delayed by {time:?}"),
             Self::Refuse => f.write_str("connection refused"),
-            Self::Reset(When::Before) => f.write_str("connection reset, not executed"),
-            Self::Reset(When::After) => f.write_str("connection reset, but executed"),
-            Self::Hang(When::Before) => f.write_str("never answered, not executed"),
-            Self::Hang(When::After) => f.write_str("never answered, but executed"),
+            Self::Reset(When::Before) => f.write_str("connection reset before the request was executed"),
+            Self::Reset(When::After) => f.write_str("connection reset after the request was executed"),
+            Self::Hang(When::Before) => f.write_str("no response, request not executed"),
+            Self::Hang(When::After) => f.write_str("no response, request executed"),
             Self::Truncate(bytes) => write!(f, "cut after {bytes} bytes"),
             Self::Held(_) => f.write_str("held"),
-            Self::HeldAnswer(_) => f.write_str("answer held"),
+            Self::HeldAnswer(_) => f.write_str("response held"),
         }
     }
 }

@@ -179,8 +179,8 @@ const FLAGS: &[Flag] = &[
     value("tls-sni-cert-key", Nothing, "only one certificate is supported"),
     value("tracing-config-file", Nothing, "tracing is not supported"),
     value("vmodule", Nothing, LOG),
-    switch("watch-cache", Only(&["true"]), "every watch reads the log of --history-bytes"),
-    value("watch-cache-sizes", Any, "every watch reads the log of --history-bytes"),
+    switch("watch-cache", Only(&["true"]), "watches read the history, which --history-bytes limits"),
+    value("watch-cache-sizes", Any, "watches read the history, which --history-bytes limits"),
 ];
 
 /// Removes the flags without an effect from the arguments. Fails with a message that contains the first flag with an

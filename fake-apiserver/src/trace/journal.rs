@@ -343,7 +343,7 @@ fn revision_of(answer: &[u8]) -> Option<u64> {
 /// Returns the description of the outcome, and its tone.
 fn outcome(request: &RecordedRequest, answer: &[u8]) -> (String, Tone) {
     let mut text = match request.code {
-        0 => "no answer".to_owned(),
+        0 => "no response".to_owned(),
         code => code.to_string(),
     };
     if request.code >= 400

@@ -112,7 +112,7 @@ pub enum Worker {
 
 /// Error for an unknown name of a worker.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("unknown worker {word:?}; the known workers are {}", Worker::words())]
+#[error("unknown worker {word:?}; the accepted names are {}", Worker::words())]
 pub struct UnknownWorker {
     word: String,
 }

@@ -253,7 +253,7 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
     let (code, text) = read(server.call(request("POST", &path("v1beta1"), old)).await);
     assert_eq!(code, 201, "{text}");
     let mut shown = without_identity(json_of(&server, &format!("{}/a", path(newest))).await);
-    shown.as_object_mut().expect("an answer is an object").remove("status");
+    shown.as_object_mut().expect("a response is an object").remove("status");
     let mut expected = without_identity(new.clone());
     expected["apiVersion"] = format!("resource.k8s.io/{newest}").into();
     expected["metadata"]["namespace"] = shown["metadata"]["namespace"].clone();
@@ -279,7 +279,7 @@ async fn show_alike(minor: KubernetesVersion, resource: &str, old: &Value, new: 
     created["metadata"] = json!({"name": "b"});
     created
         .as_object_mut()
-        .expect("an answer is an object")
+        .expect("a response is an object")
         .remove("status");
     let (code, text) = read(server.call(request("POST", &path("v1beta1"), &created)).await);
     assert_eq!(code, 201, "{text}");

@@ -90,7 +90,7 @@ async fn responses_equal_the_recordings(#[files("tests/differential/requests/*.j
 /// Prints the share of equal responses (visible with `--nocapture`).
 #[expect(clippy::print_stdout, reason = "it is the figure that the test is about")]
 fn report(file: &str, equal: usize, total: usize) {
-    println!("{file}: {equal} of {total} answers are the same");
+    println!("{file}: {equal} of {total} responses are the same");
 }
 
 /// Creates an object that the cases require, and captures variables from the response.

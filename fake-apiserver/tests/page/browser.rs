@@ -65,7 +65,7 @@ pub(crate) fn watch(server: &Server) -> BufReader<TcpStream> {
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
-        reader.read_line(&mut line).expect("the answer has a head");
+        reader.read_line(&mut line).expect("the response has a head");
     }
     reader
 }

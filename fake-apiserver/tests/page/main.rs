@@ -56,8 +56,8 @@ fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> Answer {
     let mut text = String::new();
     send(server, request, headers, body)
         .read_to_string(&mut text)
-        .expect("the answer is UTF-8");
-    let (head, body) = text.split_once("\r\n\r\n").expect("the answer has a head");
+        .expect("the response is UTF-8");
+    let (head, body) = text.split_once("\r\n\r\n").expect("the response has a head");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
     Answer {
         code: code.expect("the head has a status"),
@@ -124,7 +124,7 @@ fn page_is_self_contained_and_runs_only_its_own_code() {
         .head
         .lines()
         .find_map(|it| it.strip_prefix("content-security-policy: "))
-        .expect("the answer has a content security policy");
+        .expect("the response has a content security policy");
     let directives: Vec<_> = policy.split("; ").collect();
     for directive in ["default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"] {
         assert!(directives.contains(&directive), "{directive}: {policy}");
@@ -187,7 +187,7 @@ impl Stream {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            reader.read_line(&mut head).expect("the answer has a head");
+            reader.read_line(&mut head).expect("the response has a head");
         }
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         assert!(
@@ -287,7 +287,7 @@ fn single_watch_is_held_and_reports_its_lag() {
         // Once the head has been read, the watch is open.
         while line != "\r\n" {
             line.clear();
-            watch.read_line(&mut line).expect("the answer has a head");
+            watch.read_line(&mut line).expect("the response has a head");
         }
         line.clear();
     }

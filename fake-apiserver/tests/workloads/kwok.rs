@@ -251,7 +251,7 @@ async fn stage_template_that_fails_is_reported_as_an_event() {
     "function \"env\" is not supported",
 )]
 #[case::unknown_field(stage("s", "Pod", json!({"selektor": {}})), "unknown field `selektor`")]
-#[case::not_a_stage(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "it is not of apiVersion")]
+#[case::not_a_stage(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}}), "expected apiVersion kwok")]
 #[tokio::test(start_paused = true)]
 async fn error_for_an_unsupported_part_of_a_stage_contains_its_name(#[case] stage: Value, #[case] why: &str) {
     let cluster = Cluster::start();

@@ -351,7 +351,7 @@ mod tests {
             }
             Ok(())
         });
-        clusters.add(recipe).expect("the cluster is no longer engaged");
+        clusters.add(recipe).expect("the failed cluster is no longer engaged");
         assert_eq!(
             *watched.lock().expect("the lock is not poisoned"),
             ["a".into(), "b".into()]

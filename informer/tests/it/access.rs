@@ -72,8 +72,8 @@ async fn metrics_require_permission_to_get_the_path(
             .await
             .expect("the connection is open");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("the answer is UTF-8");
-        let (head, text) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+        stream.read_to_string(&mut answer).await.expect("the response is UTF-8");
+        let (head, text) = answer.split_once("\r\n\r\n").expect("the response has a head");
         assert_eq!(head.lines().next(), Some(format!("HTTP/1.1 {code}").as_str()));
         assert_eq!(text, body);
     }

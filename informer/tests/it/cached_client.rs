@@ -531,7 +531,7 @@ async fn read_with_a_namespace_of_the_wrong_scope_is_an_error(#[case] is_live: b
             // The server includes all namespaces.
             (true, read) => assert_eq!(read.expect("the read succeeds"), 0),
             (false, read) => {
-                let err = read.expect_err("the cache contains one namespace only").to_string();
+                let err = read.expect_err("the cache only contains one namespace").to_string();
                 assert!(err.contains("the namespace \"billing\" is not in the cache"), "{err}");
             }
         }

@@ -184,7 +184,7 @@ async fn incomplete_multi_cluster_controller_is_refused() {
             .complete(nothing),
         clusters.controller("c").owns::<Secret>().complete(nothing),
     ];
-    let faults = faults.map(|it| it.expect_err("the controller is incomplete").to_string());
+    let faults = faults.map(|it| it.expect_err("the configuration is invalid").to_string());
     assert!(faults[0].contains("nothing to watch"), "{}", faults[0]);
     assert!(faults[1].contains("`for_` was called twice"), "{}", faults[1]);
     assert!(

@@ -61,7 +61,7 @@ async fn read_waits_for_a_write_that_was_cancelled_before_its_response() {
     let writing = client.patch::<ConfigMap>(&key, &patch);
     timeout(seconds(1), writing)
         .await
-        .expect_err("the request has no answer");
+        .expect_err("the request has no response");
     assert_eq!(lost.hits(), 1);
     let resumed = async {
         sleep(seconds(5)).await;
@@ -118,7 +118,7 @@ async fn read_waits_a_limited_time_for_many_lost_responses(#[case] unanswered: u
     let lost = cluster.inject(lost.on(Verb::Patch, "configmaps").times(10));
     for name in &names {
         let written = client.patch::<ConfigMap>(&key(name), &changed()).await;
-        written.expect_err("the answer is lost");
+        written.expect_err("the response is lost");
     }
     assert_eq!(lost.hits(), 10);
     let reads = faults::no_answer().client("reader").on(Verb::Get, "configmaps");

@@ -24,8 +24,8 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) 
         .await
         .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("the answer is UTF-8");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    stream.read_to_string(&mut answer).await.expect("the response is UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 

@@ -260,7 +260,7 @@ impl Step {
         match &self.what {
             What::Request(request) => {
                 let outcome = match request.outcome {
-                    Outcome::Open => "no answer".to_owned(),
+                    Outcome::Open => "no response".to_owned(),
                     Outcome::Answered(code) => code.to_string(),
                     Outcome::Broken => "connection broken".to_owned(),
                     Outcome::Unseen => String::new(),

@@ -118,7 +118,7 @@ async fn journal_contains_the_client_and_the_fault(cluster: TestCluster) {
     assert!(
         request
             .to_string()
-            .ends_with("no answer [connection reset, but executed]"),
+            .ends_with("no response [connection reset after the request was executed]"),
         "{request}"
     );
 }
@@ -177,7 +177,7 @@ async fn held_request_waits_for_its_decision(
     let mut create = Box::pin(maps.create(&params, &map));
     let waiting = tokio::time::timeout(Duration::from_secs(3600), &mut create).await;
     assert!(waiting.is_err(), "{waiting:?}");
-    assert!(cluster.exists(config_map("a")), "the answer is held, not the write");
+    assert!(cluster.exists(config_map("a")), "the response is held, not the write");
 
     let (verb, client, decision) = chooser.next();
     assert_eq!((verb, client.as_str()), (Verb::Create, "operator"));

@@ -222,7 +222,7 @@ fn text_and_json_contain_the_difference_of_each_write() {
     let text = report.to_string();
     let written = "PATCH configmaps default/web → 200 (data.phase: \"Progressing\" → \"Ready\")";
     assert!(text.contains(&written[..60]), "{text}");
-    let struck = "PATCH configmaps default/web → no answer (+ data.phase: \"Progressing\") ← here";
+    let struck = "PATCH configmaps default/web → no response (+ data.phase: \"Progressing\") ← here";
     assert!(text.contains(struck), "{text}");
     let json = report.to_json();
     let rows = json["failure"]["timeline"].as_array().expect("the value is a list");

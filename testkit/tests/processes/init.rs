@@ -196,8 +196,8 @@ run it with: drydock explore drydock/scenario.yaml
 #[rstest]
 #[case::no_program(
     "",
-    "drydock/scenario.yaml:8: missing: the path of the program of the image example.com/web-operator:1 on this \
-     machine, instead of ./web-operator"
+    "drydock/scenario.yaml:8: missing: the local path of the program in the image example.com/web-operator:1 \
+     (replace ./web-operator)"
 )]
 #[case::secret_without_content(
     "volumeMounts: [{name: state, mountPath: /state}]",

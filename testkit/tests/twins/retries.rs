@@ -18,7 +18,7 @@ use crate::support::{Context, Error, OPERATOR, again, annotation, done, field, n
 
 twins! {
     plain();
-    retry_does_not_restore_an_old_text: "no field goes back", "secrets default/web data.text was";
+    retry_does_not_restore_an_old_text: "no field is rolled back", "secrets default/web data.text was";
     retry_does_not_replace_a_new_copy: "creates and deletes", "secrets default/web was created 3 times";
     only_the_agent_renews_the_heartbeat: "idempotence", "metadata.annotations";
 }

@@ -20,9 +20,9 @@ use crate::support::{Context, Error, again, done, now};
 
 twins! {
     sites(), 60;
-    unreadable_load_keeps_the_scale: "no field goes back", "default/web spec.replicas was 1, then 3, then 1 again";
+    unreadable_load_keeps_the_scale: "no field is rolled back", "default/web spec.replicas was 1, then 3, then 1 again";
     build_of_this_generation_is_deployed: "end state", "default/web spec.template.spec.containers.0.image: expected";
-    weight_of_a_canary_grows: "no field goes back", "data.weight was \"20\", then \"50\", then \"20\" again";
+    weight_of_a_canary_grows: "no field is rolled back", "data.weight was \"20\", then \"50\", then \"20\" again";
     digest_of_a_tag_is_pinned: "end state", "expected \"sha256-aaaa\", found \"sha256-cccc\"";
     resumed_workload_regains_its_size: "end state", "metadata.annotations.size: expected \"3\", found \"0\"";
 }

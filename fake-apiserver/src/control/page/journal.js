@@ -162,7 +162,7 @@ const entries = new List($('entries'), {
       const revision = it.isEvent && it.resourceVersion ? ` @${it.resourceVersion}` : '';
       const faults = it.faults?.length ? `  ⚡ ${it.faults.join('; ')}` : '';
       const took = it.isEvent ? `watch ${it.watch}` : `${(it.tookUs / 1000).toFixed(1)} ms`;
-      const code = it.isEvent ? it.verb : it.code === 0 ? 'no answer' : String(it.code);
+      const code = it.isEvent ? it.verb : it.code === 0 ? 'no response' : String(it.code);
       const verb = it.isEvent ? 'event' : it.verb;
       const values = [(it.atMs / 1000).toFixed(3), code, verb, it.resource, what + revision + faults, it.client, took];
       texts.splice(0, CELLS, ...values);
@@ -230,7 +230,7 @@ async function openEntry(it) {
   const gone = whole && !whole.isCut ? '' : 'It is no longer in the journal.';
   const title = it.isEvent
     ? `${it.verb} ${it.resource} ${placeOf(it)} to watch ${it.watch}`
-    : `${it.method} ${it.path}  ${it.code || 'no answer'}`;
+    : `${it.method} ${it.path}  ${it.code || 'no response'}`;
   const about = [read.user && `user ${read.user}`, ...(it.faults ?? [])];
   const tools = make('div', { className: 'tools' },
     make('strong', { className: statusClass(it), textContent: title }),

@@ -85,7 +85,7 @@ function textOfStep(it) {
   const revision = it.resourceVersion ? ` @${it.resourceVersion}` : '';
   const faults = it.faults?.length ? `  ⚡ ${it.faults.join('; ')}` : '';
   if (it.isEvent) return `${it.verb} ${what}${revision} to watch ${it.watch}`;
-  return `${it.verb} ${what} ${it.code || 'no answer'}${revision}${faults}`;
+  return `${it.verb} ${what} ${it.code || 'no response'}${revision}${faults}`;
 }
 
 /** Returns the probable cause of a step: the write of an event, or the last event of the client of a request. */

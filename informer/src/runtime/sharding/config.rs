@@ -72,7 +72,7 @@ impl ShardingConfig {
         } else if self.retry_period.is_zero() {
             "the retry period is zero"
         } else if self.lease_duration.subsec_nanos() != 0 {
-            "the lease duration must be whole seconds"
+            "the lease duration must be a whole number of seconds"
         } else {
             return Ok(());
         };

@@ -55,7 +55,7 @@ impl Collect for Figures {
         );
         let help = "Keys of this replica that other replicas are still reconciling.";
         samples.gauge("sharding_awaited_keys", help, labels, self.core.awaited() as f64);
-        let help = "Number of times this replica published other members.";
+        let help = "Number of changes to the member list that this replica publishes.";
         samples.counter("sharding_changes_total", help, labels, now.changes as f64);
         let help = "Number of times this replica did not renew its lease in time.";
         samples.counter("sharding_lapses_total", help, labels, self.core.lapses() as f64);

@@ -19,7 +19,7 @@ const VALUE_CHARS: usize = 60;
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
 pub(super) const ROW: OracleRow = OracleRow {
-    name: "no field goes back",
+    name: "no field is rolled back",
     looks: Looks::AtTheEnd(check),
     recurs: Some(recurs),
 };

@@ -190,7 +190,7 @@ impl<'a> Pair<'a> {
         for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
             let is_there = |it: &Value| it.as_str().is_some_and(|it| state.exists(it));
             if !owner.get("uid").is_some_and(is_there) {
-                owner.insert("uid".into(), "of a missing object (an orphan)".into());
+                owner.insert("uid".into(), "the uid of an owner that does not exist".into());
             }
         }
         let own = kept.object.uid();

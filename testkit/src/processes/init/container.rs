@@ -176,7 +176,7 @@ impl<'a> Pods<'a> {
                 command[0] = format!("./{name}");
                 let _ = writeln!(
                     scenario,
-                    "    {MISSING}the path of the program of the image {image} on this machine, instead of ./{name}"
+                    "    {MISSING}the local path of the program in the image {image} (replace ./{name})"
                 );
             }
         }

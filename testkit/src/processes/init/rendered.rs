@@ -167,7 +167,8 @@ fn rendered(path: &Path) -> Result<Option<String>, ScenarioError> {
     }
     let lines: Vec<String> = commands.iter().map(|it| format!("`{} > FILE`", it.join(" "))).collect();
     Err(ScenarioError(format!(
-        "{shown} must be rendered, and its tool is not installed: run {} elsewhere, and pass the file",
+        "{shown} must be rendered, but the tool for this is not installed: run {} on a machine that has it, and pass \
+         the resulting file",
         lines.join(" or ")
     )))
 }

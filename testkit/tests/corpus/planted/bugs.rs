@@ -262,7 +262,7 @@ pub(super) fn scenario(start: fn(&TestCluster, bool), is_fixed: bool) -> impl Sc
 #[case::id_of_an_external_object_is_lost(cloud_ids, "end state")]
 #[case::write_arrives_late(late_writes, "end state")]
 #[case::damage_is_repaired_by_a_later_step(repaired_later, "end state")]
-#[case::value_is_rolled_back(rolled_back, "no field goes back")]
+#[case::value_is_rolled_back(rolled_back, "no field is rolled back")]
 #[case::only_the_first_page_is_read(small_limit, "all pages are read")]
 #[case::only_the_first_page_is_read_with_a_large_limit(large_limit, "all pages are read")]
 #[case::owner_reference_is_missing(forgotten_owner, "all have owners")]

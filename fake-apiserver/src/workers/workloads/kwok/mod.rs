@@ -23,7 +23,7 @@ pub(crate) fn read(manifests: impl IntoIterator<Item = serde_json::Value>) -> Re
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let (version, kind) = (manifest["apiVersion"].as_str(), manifest["kind"].as_str());
         if (version, kind) != (Some("kwok.x-k8s.io/v1alpha1"), Some("Stage")) {
-            let why = "it is not of apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
+            let why = "expected apiVersion kwok.x-k8s.io/v1alpha1 and kind Stage";
             return Err(StageError::new(&name, why));
         }
         let manifest = serde_json::from_value(manifest).map_err(|why| StageError::new(&name, why.to_string()))?;
