@@ -16,9 +16,9 @@ use testkit::{TestCluster, Verb, faults};
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     document_is_published().await;
-    a_conflict_in_the_register_is_tried_again().await;
-    a_deleted_document_leaves_the_register().await;
-    a_restart_writes_nothing().await;
+    update_of_the_register_is_retried_after_a_conflict().await;
+    deleted_document_is_removed_from_the_register().await;
+    restart_does_not_change_any_object().await;
     println!("all four scenarios passed");
 }
 
@@ -39,7 +39,7 @@ async fn document_is_published() {
     assert!(cluster.get::<Document>("readme").status.is_some_and(|it| it.published));
 }
 
-async fn a_conflict_in_the_register_is_tried_again() {
+async fn update_of_the_register_is_retried_after_a_conflict() {
     let cluster = cluster();
     cluster.create(config_map(REGISTER).data("older", "An older one")).await;
     let conflict = cluster.inject(faults::conflict().on(Verb::Update, "configmaps").name(REGISTER).once());
@@ -54,7 +54,7 @@ async fn a_conflict_in_the_register_is_tried_again() {
     );
 }
 
-async fn a_deleted_document_leaves_the_register() {
+async fn deleted_document_is_removed_from_the_register() {
     let cluster = cluster();
     cluster.create(document("readme", "Read me")).await;
     cluster.settle().await;
@@ -65,7 +65,7 @@ async fn a_deleted_document_leaves_the_register() {
     assert_eq!(cluster.get(config_map(REGISTER)).data("readme"), None);
 }
 
-async fn a_restart_writes_nothing() {
+async fn restart_does_not_change_any_object() {
     let cluster = TestCluster::builder().crd::<Document>().start();
     let controller = cluster.run(document::run(cluster.client_named("before")));
     cluster.create(document("readme", "Read me")).await;

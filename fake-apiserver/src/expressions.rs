@@ -125,7 +125,7 @@ mod tests {
     #[case::filter(r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"]))]
     #[case::several_values("{.status.conditions[*].type}", json!(["Other", "Ready"]))]
     #[case::missing_field("{.status.other}", json!([]))]
-    fn field_paths_are_parsed_like_kubectl(#[case] path: &str, #[case] expected: Value) {
+    fn field_paths_are_parsed_as_in_kubectl(#[case] path: &str, #[case] expected: Value) {
         let object = json!({"status": {
             "replicas": 3, "a.b": true,
             "conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}],

@@ -305,7 +305,7 @@ items:
     }
 
     #[test]
-    fn yaml_numbers_are_parsed_like_kubernetes() {
+    fn yaml_numbers_are_parsed_as_in_kubernetes() {
         let object = &parsed("kind: A\napiVersion: v1\nmode: 0644\non: yes\nsize: 1.5\n").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["size"], 1.5);

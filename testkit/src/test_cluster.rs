@@ -604,7 +604,7 @@ impl Drop for TestCluster {
 ///
 /// #[rstest]
 /// #[tokio::test(start_paused = true)]
-/// async fn a_pod_gets_a_uid(cluster: TestCluster) {
+/// async fn created_pod_has_a_uid(cluster: TestCluster) {
 ///     let web = cluster.create(pod("web-0")).await;
 ///     assert!(!web.uid().is_empty());
 /// }

@@ -120,7 +120,7 @@ mod tests {
     #[case(1_000_000_000, "1s")]
     #[case(61_500_000_000, "1m1.5s")]
     #[case(3_600_000_000_000, "1h0m0s")]
-    fn durations_are_formatted_like_go(#[case] nanos: u64, #[case] text: &str) {
+    fn durations_are_formatted_as_in_go(#[case] nanos: u64, #[case] text: &str) {
         assert_eq!(super::text(std::time::Duration::from_nanos(nanos)), text);
     }
 
@@ -132,7 +132,7 @@ mod tests {
     #[case("1.s2ns", 1_000_000_002)]
     #[case("0.0000000001s", 0)]
     #[case("2562047h47m16.854775807s", i64::MAX)]
-    fn durations_are_parsed_like_go(#[case] text: &str, #[case] nanos: i64) {
+    fn durations_are_parsed_as_in_go(#[case] text: &str, #[case] nanos: i64) {
         assert_eq!(parse(text), Ok(SignedDuration::from_nanos(nanos)));
     }
 

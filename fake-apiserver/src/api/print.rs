@@ -223,7 +223,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn values_are_printed_like_serde_json(value in value()) {
+        fn values_are_printed_as_in_serde_json(value in value()) {
             let mut printer = Printer::new(0);
             printer.value(&value);
             prop_assert_eq!(printer.deepest(), nesting::levels(&value));

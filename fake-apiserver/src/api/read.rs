@@ -302,7 +302,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn random_json_is_parsed_or_refused_like_serde_json(
+        fn random_json_is_parsed_or_refused_as_in_serde_json(
             text in r#"([\[\]{}:, "]|"a"|"b":|\{"a":|\\|\\u00e9|\\n|é|-|0|1|9{18}|\.|e|\+|true|false|null|nul|\n){0,12}"#,
         ) {
             agrees(&text);
@@ -322,7 +322,7 @@ mod tests {
     #[case::surrogates("\"\\ud83d\\ude00\"")]
     #[case::truncated("{\"a\":\"b\\")]
     #[case::trailing_comma("[1,]")]
-    fn json_is_parsed_or_refused_like_serde_json(#[case] text: &str) {
+    fn json_is_parsed_or_refused_as_in_serde_json(#[case] text: &str) {
         agrees(text);
     }
 

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m5_status_is_encoded_like_kube_apiserver() {
+    fn m5_status_is_encoded_as_in_kube_apiserver() {
         let accepted = [
             "application/json",
             "application/yaml",

@@ -151,7 +151,11 @@ async fn new_objects_are_validated(#[case] name: &str, #[case] changes: Value, #
        Kubernetes might not be able to track completedIndexes when a big number of indexes fail"])]
 #[case("EndpointSlice", endpoints("FQDN", &["a.b"]), &["spec.addressType: FQDN endpoints are deprecated"])]
 #[tokio::test]
-async fn unusual_objects_cause_warnings(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
+async fn permitted_but_discouraged_values_cause_warnings(
+    #[case] name: &str,
+    #[case] changes: Value,
+    #[case] expected: &[&str],
+) {
     let (path, object) = kind(name);
     let told = warnings(&ApiServer::start(), &path, &with(&object, &changes)).await;
     assert_eq!(told, expected);

@@ -133,7 +133,7 @@ fn warned(path: &str) -> String {
     &["metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the \
        \"seccompProfile\" field instead"])]
 #[tokio::test]
-async fn unusual_new_pods_cause_warnings(#[case] pod: Value, #[case] expected: &[&str]) {
+async fn discouraged_fields_of_a_new_pod_cause_warnings(#[case] pod: Value, #[case] expected: &[&str]) {
     let pod = with(&pod, &json!({"spec": {"serviceAccountName": "s"}}));
     let mut found = warnings(&ApiServer::start(), PODS, &pod).await;
     found.sort_by_key(|it| it.contains(": overlapping"));

@@ -260,7 +260,7 @@ async fn delete_compares_the_preconditions_in_the_query(#[case] path: &str, #[ca
 
 /// kube-apiserver deletes a collection in pages, and a page at a version shows exactly this version.
 #[tokio::test]
-async fn collection_is_deleted_as_it_was_at_the_version_of_the_list() {
+async fn delete_of_a_collection_at_a_version_only_deletes_objects_of_this_version() {
     let server = ApiServer::start();
     let (_, made) = post(&server, MAPS, &config_map("a", json!({}))).await;
     post(&server, MAPS, &config_map("b", json!({}))).await;
@@ -293,7 +293,7 @@ async fn delete_refuses_an_empty_propagation_policy() {
 #[case::capitalized_true("pretty=True", "", true)]
 #[case::one("pretty=1", "", true)]
 #[tokio::test]
-async fn pretty_is_parsed_like_a_go_bool(#[case] query: &str, #[case] agent: &str, #[case] is_indented: bool) {
+async fn pretty_is_parsed_as_a_go_bool(#[case] query: &str, #[case] agent: &str, #[case] is_indented: bool) {
     let request = http::Request::get(format!("{MAPS}?{query}")).header("user-agent", agent);
     let request = request.body(String::new()).expect("the request is valid");
     let answer = ApiServer::start().call(request).await;

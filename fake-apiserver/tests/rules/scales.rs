@@ -92,7 +92,7 @@ async fn uid_of_a_scale_is_a_precondition(
 
 /// A Scale changes the object itself, whose Pod template is checked again.
 #[tokio::test]
-async fn scale_of_an_unusual_workload_causes_the_warnings_of_its_template() {
+async fn write_to_scale_returns_the_warnings_of_the_pod_template() {
     let server = ApiServer::start();
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let body = json!({"metadata": {"name": "s"}, "spec": {

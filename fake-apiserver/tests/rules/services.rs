@@ -262,7 +262,7 @@ async fn ip_address_created_by_a_client_is_reserved() {
 #[case::deletion("", 404)]
 #[case::dry_run("?dryRun=All", 200)]
 #[tokio::test]
-async fn removed_service_takes_its_endpoints_with_it(#[case] query: &str, #[case] code: u16) {
+async fn deletion_of_a_service_deletes_its_endpoints(#[case] query: &str, #[case] code: u16) {
     let server = ApiServer::start();
     let endpoints = "/api/v1/namespaces/default/endpoints";
     assert_eq!(post(&server, SERVICES, &service(&json!({}))).await.0, 201);

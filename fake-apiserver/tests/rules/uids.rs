@@ -59,7 +59,7 @@ async fn stale_put_does_not_recreate_the_object(
 }
 
 #[tokio::test]
-async fn put_with_a_uid_returns_404_if_the_kind_does_not_permit_creation() {
+async fn put_with_a_uid_returns_404_if_put_cannot_create_the_kind() {
     let server = ApiServer::start();
     let path = "/api/v1/namespaces/default/configmaps/x";
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "gone"}});

@@ -243,7 +243,7 @@ async fn message_expressions_use_old_values_of_rules(#[case] mut rule: Value, #[
     Some("Invalid byte formatted string AA+/: illegal base64 data at input byte 2")
 )]
 #[tokio::test]
-async fn rules_read_formatted_strings_like_go(
+async fn rules_read_formatted_strings_as_in_go(
     #[case] format: &str,
     #[case] rule: &str,
     #[case] value: &str,

@@ -366,7 +366,7 @@ fn container(target: Value) -> Value {
     "external metric rps(&LabelSelector{MatchLabels:map[string]string{a: b,},\
      MatchExpressions:[]LabelSelectorRequirement{},})")]
 #[tokio::test(start_paused = true)]
-async fn conditions_describe_metrics_like_kubernetes(#[case] metric: Value, #[case] name: &str) {
+async fn conditions_describe_metrics_as_in_kubernetes(#[case] metric: Value, #[case] name: &str) {
     let cluster = scaled(
         json!([external("other", json!({"type": "Value", "value": "1"}))]),
         Value::Null,

@@ -293,7 +293,7 @@ async fn history_limit_of_a_daemon_set_includes_live_revisions() {
 
 /// The delay starts at one second and is doubled with each failure.
 #[tokio::test(start_paused = true)]
-async fn failed_daemon_pods_are_deleted_with_a_back_off() {
+async fn failed_daemon_pods_are_deleted_with_a_backoff() {
     let cluster = without_kubelet(agent(json!({}))).await;
     let fail = async || {
         let pod = cluster.pods().await[0]["metadata"]["name"].clone();

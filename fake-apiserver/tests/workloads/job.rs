@@ -61,9 +61,9 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
 }
 
 #[rstest]
-#[case::back_off_limit(json!({"backoffLimit": 1}), 1, 60.0, "BackoffLimitExceeded",
+#[case::backoff_limit(json!({"backoffLimit": 1}), 1, 60.0, "BackoffLimitExceeded",
     "Job has reached the specified backoff limit")]
-#[case::back_off_limit_of_zero(json!({"backoffLimit": 0}), 1, 10.0, "BackoffLimitExceeded",
+#[case::backoff_limit_of_zero(json!({"backoffLimit": 0}), 1, 10.0, "BackoffLimitExceeded",
     "Job has reached the specified backoff limit")]
 #[case::active_deadline(json!({"activeDeadlineSeconds": 5, "backoffLimit": 9}), 1, 8.0, "DeadlineExceeded",
     "Job was active longer than specified deadline")]
@@ -71,7 +71,7 @@ async fn job_completes_after_its_pods_succeed(#[case] spec: Value, #[case] after
     json!({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}}), 42,
     10.0, "PodFailurePolicy", "matching FailJob rule at index 0",
 )]
-#[case::back_off_limit_per_index(
+#[case::backoff_limit_per_index(
     json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0}), 1, 10.0,
     "FailedIndexes", "Job has failed indexes",
 )]
@@ -326,7 +326,7 @@ async fn pods_of_an_indexed_job_get_the_name_of_their_index_as_host_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn back_off_is_per_index_if_the_limit_is_per_index() {
+async fn backoff_is_per_index_if_the_limit_is_per_index() {
     let cluster = Cluster::start();
     cluster
         .0
@@ -422,7 +422,7 @@ async fn ignored_failures_of_an_index_are_counted_separately() {
 #[case::deleted_pod_of_an_index(
     true, json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 2}), 1)]
 #[tokio::test(start_paused = true)]
-async fn pod_is_replaced_after_a_back_off(#[case] is_deleted: bool, #[case] spec: Value, #[case] pods: usize) {
+async fn pod_is_replaced_after_a_backoff(#[case] is_deleted: bool, #[case] spec: Value, #[case] pods: usize) {
     let cluster = without_kubelet(job(spec)).await;
     if is_deleted {
         let name = cluster.pods().await[0]["metadata"]["name"].clone();

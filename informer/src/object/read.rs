@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_all_types_are_decoded_like_serde_json() {
+    fn values_of_all_types_are_decoded_as_in_serde_json() {
         let text =
             r#"{"policies":["Always",{"Limited":3}], "by_policy": {"a\"":[1,true],"b":null}, "raw": {"a" : 1.50},
             "x":[[1,-2],[3e2,"\u00e4"],[]],"y":{"z":18446744073709551615}} "#

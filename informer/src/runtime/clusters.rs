@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cluster_that_is_disengaged_does_not_keep_a_controller_from_the_other_clusters() {
+    async fn controller_is_added_to_other_clusters_if_one_is_disengaged_meanwhile() {
         let clusters = Clusters::new(&Manager::new(client())).expect("these are the first clusters of the manager");
         for name in ["a", "b"] {
             clusters.engage(name, client()).expect("the name is unused");

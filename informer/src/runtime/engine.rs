@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn blocked_runnable_does_not_delay_the_abortion_of_the_leader() {
+    async fn blocked_runnable_does_not_delay_aborting_the_leader_group() {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
         });

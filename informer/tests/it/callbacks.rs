@@ -296,7 +296,10 @@ fn error_handler(source: ApiListWatch) -> SharedInformer<ConfigMap> {
 #[case::transform(transform, &["good"])]
 #[case::error_handler(error_handler, &["bad", "good"])]
 #[tokio::test(start_paused = true)]
-async fn panicking_informer_function_only_affects_its_object(#[case] panicking: Panicking, #[case] stored: &[&str]) {
+async fn panic_in_a_user_function_of_an_informer_does_not_affect_other_objects(
+    #[case] panicking: Panicking,
+    #[case] stored: &[&str],
+) {
     let cluster = TestCluster::start();
     let source = ApiListWatch::all::<ConfigMap>(cluster.client_named("cache"), &());
     let refused = cluster.inject(testkit::faults::status(403, "Forbidden").client("cache").times(3));

@@ -170,7 +170,7 @@ async fn keys_of_a_cluster_wait_until_all_its_caches_have_synced(#[values(false,
 }
 
 #[tokio::test(start_paused = true)]
-async fn incomplete_multi_cluster_controller_is_refused() {
+async fn invalid_multi_cluster_controller_is_refused() {
     let home = TestCluster::start();
     let manager = Manager::new(home.client());
     let clusters = Clusters::new(&manager).expect("the manager has no other clusters");

@@ -389,7 +389,7 @@ async fn channel_and_function_can_be_sources() {
 #[case::two_types(|it: ControllerBuilder| it.for_::<Pod>().for_::<Secret>(), "`for_` was called twice")]
 #[case::owns_before_for(|it: ControllerBuilder| it.owns::<Pod>(), "`for_` must be called before `owns` for Pod")]
 #[tokio::test(start_paused = true)]
-async fn incomplete_controller_is_refused(
+async fn invalid_controller_configuration_is_refused(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
     #[case] why: &str,
 ) {

@@ -257,7 +257,7 @@ async fn removing_a_finalizer_does_not_restore_another_finalizer() {
 
 /// kubernetes/kubernetes#112325: an event during the backoff of a key doubles the frequency of its retries.
 #[tokio::test(start_paused = true)]
-async fn change_during_a_back_off_causes_one_additional_reconcile() {
+async fn change_during_a_backoff_causes_one_additional_reconcile() {
     let cluster = TestCluster::start();
     let factory = SharedInformerFactory::new(cluster.client());
     let calls: Arc<Mutex<Vec<Instant>>> = Arc::default();

@@ -15,7 +15,7 @@ fn builder() -> TestClusterBuilder {
     cluster.object(serialized(&Echo::crd())).object(node("n1"))
 }
 
-async fn an_echo_comes_grows_and_goes(cluster: &TestCluster) {
+async fn echo_is_created_scaled_and_deleted(cluster: &TestCluster) {
     cluster.controller_over("echo", |service| {
         let state = State::new(Default::default(), &[CONTROLLER_ID]);
         run(state, kube::Client::new(service, "default"))
@@ -31,7 +31,7 @@ async fn an_echo_comes_grows_and_goes(cluster: &TestCluster) {
 
 #[test]
 fn conditions_that_are_never_removed_are_reported() {
-    let report = explore(an_echo_comes_grows_and_goes).cluster(builder()).report();
+    let report = explore(echo_is_created_scaled_and_deleted).cluster(builder()).report();
     let failure = report.failure().expect("the exploration fails");
     assert!(failure.what().contains("status.conditions"), "{report}");
 }

@@ -30,7 +30,7 @@ fn www() -> ObjectBuilder {
     object("kubi.zone/v1alpha1", "Record", "www")
 }
 
-async fn a_record_comes_changes_and_goes(cluster: &TestCluster) {
+async fn record_is_created_changed_and_deleted(cluster: &TestCluster) {
     cluster.controller_over("kubizone", |service| run(kube::Client::new(service, "default")));
     let delegations = json!([{"namespaces": [], "zones": ["*"], "records": [{"pattern": "*", "types": []}]}]);
     let zone = object("kubi.zone/v1alpha1", "Zone", "example-org").set("spec.domainName", "example.org.");
@@ -47,7 +47,7 @@ async fn a_record_comes_changes_and_goes(cluster: &TestCluster) {
 #[test]
 fn only_serial_and_rdata_depend_on_the_schedule() {
     // It grows with each change that the operator observes, and this number may differ.
-    explore(a_record_comes_changes_and_goes)
+    explore(record_is_created_changed_and_deleted)
         .cluster(builder())
         .ignore("status.entries.*.rdata")
         .ignore("status.serial")

@@ -36,7 +36,7 @@ async fn run(client: Client) {
     );
 }
 
-async fn a_cluster_comes_changes_and_goes(cluster: &TestCluster) {
+async fn cluster_is_created_changed_and_deleted(cluster: &TestCluster) {
     cluster
         .controller_over("restate", |service| run(Client::new(service, "default")))
         .restarts();
@@ -64,5 +64,5 @@ async fn a_cluster_comes_changes_and_goes(cluster: &TestCluster) {
 
 #[test]
 fn growing_volume_claims_are_not_reported() {
-    explore(a_cluster_comes_changes_and_goes).cluster(builder(true)).run();
+    explore(cluster_is_created_changed_and_deleted).cluster(builder(true)).run();
 }

@@ -68,7 +68,7 @@ async fn record_uids(client: Client, is_wrong: bool) {
     }
 }
 
-async fn a_pod_is_replaced(cluster: &TestCluster) {
+async fn pod_is_replaced(cluster: &TestCluster) {
     cluster.create(pod("a")).await;
     cluster.eventually(|cluster| cluster.exists(config_map("a"))).await;
     cluster.delete::<Pod>("a").await;
@@ -80,7 +80,7 @@ async fn a_pod_is_replaced(cluster: &TestCluster) {
 fn uid_of_a_deleted_object_is_reported_as_a_difference() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("recorder", |client| record_uids(client, true));
-        a_pod_is_replaced(cluster).await;
+        pod_is_replaced(cluster).await;
     })
     .faults(stale_watches())
     .report();

@@ -29,7 +29,7 @@ async fn copy_or_panic(client: Client) {
 #[case::controller_returns(false)]
 #[case::controller_panics(true)]
 #[tokio::test(start_paused = true)]
-async fn ended_controller_is_restarted_after_a_back_off(#[case] panics: bool) {
+async fn ended_controller_is_restarted_after_a_backoff(#[case] panics: bool) {
     let cluster = TestCluster::start();
     let operator = match panics {
         true => cluster.controller("operator", copy_or_panic).restarts(),

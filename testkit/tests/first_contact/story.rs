@@ -34,7 +34,7 @@ async fn write_uids(client: Client) {
 /// The line at which the Pod is deleted.
 const DELETED_AT: u32 = line!() + 7;
 
-fn a_pod_is_replaced() -> Explore {
+fn pod_is_replaced() -> Explore {
     explore(async |cluster: &TestCluster| {
         cluster.controller("writer", write_uids);
         cluster.create(pod("a")).await;
@@ -46,7 +46,7 @@ fn a_pod_is_replaced() -> Explore {
 }
 
 fn late() -> Report {
-    a_pod_is_replaced()
+    pod_is_replaced()
         .replay("late=20000@writer:patch:pods:default/a#1")
         .report()
 }

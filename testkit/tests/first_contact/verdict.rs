@@ -127,7 +127,7 @@ fn panic_that_resembles_a_testkit_message_is_an_assertion() {
 #[rstest]
 #[case::all_tried(2_000, true)]
 #[case::some_not_tried(3, false)]
-fn all_single_faults_can_be_required(#[case] schedules: u64, #[case] is_success: bool) {
+fn exploration_can_require_that_every_single_fault_is_tried(#[case] schedules: u64, #[case] is_success: bool) {
     let explored = || {
         explore(async |cluster: &TestCluster| {
             cluster.create(config_map("a").data("size", "1")).await;

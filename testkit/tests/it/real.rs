@@ -12,7 +12,7 @@ use testkit::{RestartLog, TestCluster, Verb, faults};
 use crate::support::{failure_of, label_pods, own_config_maps};
 
 /// Test that passes on the fake server and on a real one.
-async fn a_pod_gets_its_config_map_though_the_first_write_fails(cluster: &TestCluster) {
+async fn config_map_is_created_although_the_first_write_fails(cluster: &TestCluster) {
     let fault = cluster.inject(faults::server_error().on(Verb::Patch, "configmaps").once());
     cluster.run(own_config_maps(cluster.client_named("operator")));
     cluster.create(pod("web-0").namespace("shop")).await;
@@ -40,7 +40,7 @@ async fn a_pod_gets_its_config_map_though_the_first_write_fails(cluster: &TestCl
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn portable_test_runs_on_the_fake_server() {
-    a_pod_gets_its_config_map_though_the_first_write_fails(&TestCluster::start()).await;
+    config_map_is_created_although_the_first_write_fails(&TestCluster::start()).await;
 }
 
 /// Runs a test with a client of a server behind a socket, which has its own runtime.
@@ -78,7 +78,7 @@ async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
 async fn portable_test_runs_on_a_server_behind_a_socket() {
     behind_a_socket(async |client| {
         let cluster = TestCluster::connect(client).await;
-        a_pod_gets_its_config_map_though_the_first_write_fails(&cluster).await;
+        config_map_is_created_although_the_first_write_fails(&cluster).await;
         assert!(cluster.skipped().is_empty());
     })
     .await;

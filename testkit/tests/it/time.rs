@@ -292,12 +292,12 @@ async fn multi_threaded_runtime_is_refused() {
 }
 
 #[test]
-fn missing_runtime_is_refused() {
+fn start_without_a_tokio_runtime_is_refused() {
     assert!(failure_of(TestCluster::start).contains("#[tokio::test]"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn yaml_objects_are_created_or_loaded_unchanged() {
+async fn yaml_objects_with_a_uid_are_loaded_unchanged_and_others_are_created() {
     const WORLD: &str = "
 {apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}, spec: {containers: [{name: a, image: b}]}}
 ---

@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn value_is_printed_and_parsed_like_serde_json() {
+    fn value_is_printed_and_parsed_as_in_serde_json() {
         let value = Value::from(document());
         let text = document().to_string();
         assert_eq!(serde_json::from_str::<Value>(&text).ok().as_ref(), Some(&value));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_fields_are_created_like_serde_json() {
+    fn missing_fields_are_created_as_in_serde_json() {
         let (mut value, mut expected) = (Value::Null, serde_json::Value::Null);
         value["a"]["b"] = 1.into();
         expected["a"]["b"] = 1.into();

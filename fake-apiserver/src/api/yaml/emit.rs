@@ -205,7 +205,7 @@ rows:
     #[case(json!({"a10": 1, "a9": 2, "a-b": 3, "": 4}), "\"\": 4\na-b: 3\na9: 2\na10: 1\n")]
     #[case(json!("x"), "x\n")]
     #[case(json!({}), "{}\n")]
-    fn values_are_printed_like_go(#[case] value: Value, #[case] expected: &str) {
+    fn values_are_printed_as_in_go(#[case] value: Value, #[case] expected: &str) {
         let text = to_string(&value);
         assert_eq!(text, expected);
         assert_eq!(parse(text.as_bytes()).expect("the text is valid YAML").value, value);

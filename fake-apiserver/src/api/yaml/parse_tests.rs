@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
 #[case("a: 1\n---\nb: 2\n", json!({"a": 1}))]
 #[case("---\na: 2006-01-02T15:04:05Z\n", json!({"a": "2006-01-02T15:04:05Z"}))]
 #[case("- a: 1\n  b: 2\n-\n", json!([{"a": 1, "b": 2}, null]))]
-fn yaml_bodies_are_parsed_like_go(#[case] text: &str, #[case] expected: Value) {
+fn yaml_bodies_are_parsed_as_in_go(#[case] text: &str, #[case] expected: Value) {
     assert_eq!(value(text), expected);
 }
 

@@ -229,7 +229,7 @@ mod tests {
     #[case("2006-01-02T15:04:05Z", json!("2006-01-02T15:04:05Z"))]
     #[case("--", json!("--"))]
     #[case("+-1", json!("+-1"))]
-    fn plain_scalars_resolve_like_go(#[case] text: &str, #[case] expected: Value) {
+    fn plain_scalars_resolve_as_in_go(#[case] text: &str, #[case] expected: Value) {
         assert_eq!(resolve(text).into_value(text), Some(expected));
     }
 

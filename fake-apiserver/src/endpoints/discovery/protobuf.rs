@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m1_api_versions_are_encoded_like_go() {
+    fn m1_api_versions_are_encoded_as_in_go() {
         let document = json!({
             "kind": "APIVersions", "apiVersion": "v1", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "a:1"}],

@@ -58,7 +58,7 @@ async fn aggregated_discovery_has_the_field_order_of_go_structs() {
 #[case("/api/v1/namespaces//pods", 200)]
 #[case("/healthz/poststarthook/rbac/bootstrap-roles", 200)]
 #[tokio::test]
-async fn only_discovery_and_version_accept_a_trailing_slash(#[case] path: &str, #[case] code: u16) {
+async fn slashes_in_paths_are_interpreted_like_in_kube_apiserver(#[case] path: &str, #[case] code: u16) {
     assert_eq!(send("GET", path, "*/*").await.0, code);
 }
 

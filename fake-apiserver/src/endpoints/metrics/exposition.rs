@@ -106,7 +106,7 @@ mod tests {
     #[case(1e6, "1e+06")]
     #[case(1_795_369_801.0, "1.795369801e+09")]
     #[case(f64::INFINITY, "+Inf")]
-    fn numbers_are_formatted_like_go(#[case] value: f64, #[case] expected: &str) {
+    fn numbers_are_formatted_as_in_go(#[case] value: f64, #[case] expected: &str) {
         assert_eq!(number(value), expected);
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n6_schema_is_encoded_like_gnostic() {
+    fn n6_schema_is_encoded_as_in_gnostic() {
         let written = schema(&json!({
             "type": "object", "maximum": 1.5, "properties": {"a": {"$ref": "#/definitions/b"}}, "x-k": 1,
         }));

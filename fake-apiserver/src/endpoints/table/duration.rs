@@ -91,7 +91,7 @@ mod tests {
     #[case(86_400 * 8, "8d")]
     #[case(86_400 * 800, "2y70d")]
     #[case(86_400 * 365 * 9, "9y")]
-    fn m4_ages_are_formatted_like_kubectl(#[case] seconds: i64, #[case] text: &str) {
+    fn m4_ages_are_formatted_as_in_kubectl(#[case] seconds: i64, #[case] text: &str) {
         assert_eq!(of_seconds(seconds), text);
     }
 }

@@ -157,7 +157,7 @@ fn template() -> Value {
     json!(["a", "1.1.1.1:80,[::1]:80,1.1.1.1:81 + 1 more...", "5m"]))]
 #[case("discovery.k8s.io", "EndpointSlice", json!({"addressType": "IPv4", "ports": [{"port": 80}], "endpoints": []}),
     json!(["a", "IPv4", "80", "<unset>", "5m"]))]
-fn m4_cells_are_printed_like_kube_apiserver(
+fn m4_cells_are_printed_as_in_kube_apiserver(
     #[case] group: &str,
     #[case] kind: &str,
     #[case] value: Value,

@@ -254,7 +254,7 @@ mod tests {
     #[case("1d", None)]
     #[case("1e3s", None)]
     #[case("1 s", None)]
-    fn durations_are_parsed_like_go(#[case] text: &str, #[case] nanoseconds: Option<i64>) {
+    fn durations_are_parsed_as_in_go(#[case] text: &str, #[case] nanoseconds: Option<i64>) {
         assert_eq!(Duration::parse(text).map(Duration::nanoseconds), nanoseconds, "{text}");
     }
 
@@ -269,7 +269,7 @@ mod tests {
     #[case("2026-01-02T03:04:60Z", None)]
     #[case("2026-01-02t03:04:05z", None)]
     #[case("2026-01-02", None)]
-    fn times_are_parsed_and_formatted_like_go(#[case] text: &str, #[case] shown: Option<&str>) {
+    fn times_are_parsed_and_formatted_as_in_go(#[case] text: &str, #[case] shown: Option<&str>) {
         let shown_here = Time::parse(text).map(|it| it.to_string());
         assert_eq!(shown_here.as_deref(), shown, "{text}");
     }

@@ -170,7 +170,7 @@ mod tests {
     #[case(1e6, "1e+06")]
     #[case(123456.5, "123456.5")]
     #[case(1.5e-7, "1.5e-07")]
-    fn floats_are_printed_like_go(#[case] value: f64, #[case] text: &str) {
+    fn floats_are_printed_as_in_go(#[case] value: f64, #[case] text: &str) {
         assert_eq!(go_float(value), text);
     }
 

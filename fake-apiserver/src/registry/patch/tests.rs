@@ -333,7 +333,7 @@ fn g7_invalid_directives_are_refused(#[case] patch: Value, #[case] code: u16, #[
 }
 
 #[test]
-fn strategic_patch_is_printed_like_go() {
+fn strategic_patch_is_printed_as_in_go() {
     let body = br#"{"data":{"k":5,"f":1.5e30,"l":["a",null,true]}}"#;
     let patched = strategic_patch(config_map(), body, SchemaRef::Deduced).expect("the patch applies");
     assert_eq!(

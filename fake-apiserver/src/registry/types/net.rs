@@ -258,7 +258,7 @@ mod tests {
     #[case("::ffff:10.9.8.7", Some("must not be an IPv4-mapped IPv6 address"))]
     #[case("10.9.8", Some(NOT_AN_ADDRESS))]
     #[case("1num", Some(NOT_AN_ADDRESS))]
-    fn non_canonical_addresses_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
+    fn invalid_and_non_canonical_addresses_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
         assert_eq!(wrong_in_ip(value).as_deref(), expected);
     }
 
@@ -270,7 +270,7 @@ mod tests {
     #[case("010.9.8.0/24", Some("must not have leading 0s in IP or prefix length"))]
     #[case("10.9.8.1/24", Some("must not have bits set beyond the prefix length"))]
     #[case("10.9.8.0", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))]
-    fn non_canonical_ranges_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
+    fn invalid_and_non_canonical_ranges_are_detected(#[case] value: &str, #[case] expected: Option<&str>) {
         assert_eq!(wrong_in_cidr(value).as_deref(), expected);
     }
 

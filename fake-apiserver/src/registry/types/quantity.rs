@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn t7_resource_quantities_are_rounded_up_to_milli() {
+    fn t7_resource_quantities_are_rounded_up_to_thousandths() {
         assert_eq!(canonical("0.0001", true), Ok(Some("1m".to_owned())));
         assert_eq!(canonical("100u", true), Ok(Some("1m".to_owned())));
         assert_eq!(canonical("100m", true), Ok(None));

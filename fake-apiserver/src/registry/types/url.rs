@@ -196,7 +196,7 @@ mod tests {
     #[case("https://a:b", Err("invalid port \":b\" after host"))]
     #[case("https://a/%zz", Err("invalid URL escape \"%zz\""))]
     #[case("\n", Err("net/url: invalid control character in URL"))]
-    fn urls_are_parsed_like_go(#[case] text: &str, #[case] expected: Result<(&str, &str), &str>) {
+    fn urls_are_parsed_as_in_go(#[case] text: &str, #[case] expected: Result<(&str, &str), &str>) {
         let url = Url::parse(text);
         let found = url
             .as_ref()

@@ -490,7 +490,7 @@ mod tests {
     #[case::random_suffixes("web-b7xzq", "web-k2w9d", true)]
     #[case::ordinals("web-0", "web-1", false)]
     #[tokio::test]
-    async fn names_that_end_with_an_ordinal_are_not_generated(
+    async fn names_that_end_with_an_ordinal_are_not_treated_as_generated(
         #[case] one: &str,
         #[case] other: &str,
         #[case] is_same: bool,

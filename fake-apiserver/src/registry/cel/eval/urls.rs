@@ -123,7 +123,7 @@ mod tests {
     #[case("!isURL(':80/x')")]
     #[case("!isURL('')")]
     #[case("!isURL('https://user name@a/')")]
-    fn cel_urls_are_parsed_like_go(#[case] expression: &str) {
+    fn cel_urls_are_parsed_as_in_go(#[case] expression: &str) {
         let program = Program::parse(expression).expect("the expression is valid");
         let (value, _) = program.evaluate(&Bindings {
             values: &[],

@@ -215,7 +215,7 @@ mod tests {
         "1.2.99999999999999999999",
         Some("strconv.ParseUint: parsing \"99999999999999999999\": value out of range")
     )]
-    fn versions_are_parsed_like_go(#[case] text: &str, #[case] error: Option<&str>) {
+    fn versions_are_parsed_as_in_go(#[case] text: &str, #[case] error: Option<&str>) {
         assert_eq!(parse(text).err().as_deref(), error);
     }
 

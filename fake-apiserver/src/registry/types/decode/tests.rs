@@ -225,7 +225,7 @@ fn a32_only_zero_values_of_pointers_are_kept() {
 }
 
 #[test]
-fn nulls_are_decoded_like_go() {
+fn nulls_are_decoded_as_in_go() {
     let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
     let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("the body is a ConfigMap");
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},
@@ -303,7 +303,7 @@ fn too_deeply_nested_document_is_refused() {
     json!({"podManagementPolicy": [], "template": 1}),
     Err("cannot restore struct from: int64")
 )]
-fn unstructured_values_are_converted_like_go(#[case] spec: Value, #[case] expected: Result<Value, &str>) {
+fn unstructured_values_are_converted_as_in_go(#[case] spec: Value, #[case] expected: Result<Value, &str>) {
     let shape = shape_of("apps", "v1", "StatefulSet").expect("StatefulSets are served");
     let mut set = Object(Map::from_iter([("spec".to_owned(), spec)]));
     let restored = restore(shape, &mut set).map(|()| set["spec"].clone());

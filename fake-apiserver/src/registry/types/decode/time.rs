@@ -366,7 +366,7 @@ mod tests {
     #[case("YQ=", Err(3))]
     #[case("YQ==x", Err(4))]
     #[case("=", Err(0))]
-    fn base64_is_checked_like_go(#[case] text: &str, #[case] expected: Result<Option<String>, usize>) {
+    fn base64_is_checked_as_in_go(#[case] text: &str, #[case] expected: Result<Option<String>, usize>) {
         assert_eq!(canonical_base64(text), expected);
     }
 }

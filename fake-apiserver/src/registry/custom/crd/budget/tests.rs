@@ -95,7 +95,7 @@ fn object() -> Value {
 #[case::times("self.all(x, true)", array(formatted("date-time")), 428_963, 25, 77)]
 #[case::map_of_ints_or_strings("self.all(x, true)", map(int_or_string()), 1_348_169, 15, 47)]
 #[case::presence("has(self.x)", map(number()), 1, 100, 1)]
-fn costs_are_estimated_like_kube_apiserver(
+fn costs_are_estimated_as_in_kube_apiserver(
     #[case] rule: &str,
     #[case] schema: Value,
     #[case] unbounded: u64,
