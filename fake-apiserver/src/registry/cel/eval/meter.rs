@@ -1,8 +1,9 @@
 //! `Meter`: the accumulated cost of an evaluation, and its limits.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
+use super::merging::Merging;
 use super::values::EvalFailure;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
@@ -12,25 +13,22 @@ use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
 /// Lists without a defined order: lists of type `set` or `map`. They are identified by their addresses, so a list that
-/// is computed from one of them is ordered.
+/// is computed from one of them is ordered, except for the result of `+`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unordered(Arc<BTreeSet<usize>>);
+pub(crate) struct Unordered(Arc<BTreeMap<usize, Merging>>);
 
 impl Unordered {
     /// Adds a list, which must not be dropped while `self` is used.
-    pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>) {
-        Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr());
+    pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>, merging: Merging) {
+        Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr(), merging);
     }
 
     /// Adds all lists in `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         if !other.0.is_empty() {
-            Arc::make_mut(&mut self.0).extend(other.0.iter().copied());
+            let others = other.0.iter().map(|(address, merging)| (*address, merging.clone()));
+            Arc::make_mut(&mut self.0).extend(others);
         }
-    }
-
-    fn contains(&self, list: &Arc<Vec<CelValue>>) -> bool {
-        !self.0.is_empty() && self.0.contains(&Arc::as_ptr(list).addr())
     }
 }
 
@@ -42,6 +40,9 @@ pub(crate) struct Meter {
     work: u64,
     /// Lists without a defined order. The variables of the evaluation keep these lists alive.
     unordered: Unordered,
+    /// Computed lists without a defined order, at most one for each unit of the cost limit. A weak reference does not
+    /// keep the items of a list, but ensures that no other list gets the same address.
+    sums: BTreeMap<usize, (Weak<Vec<CelValue>>, Merging)>,
 }
 
 impl Meter {
@@ -54,6 +55,7 @@ impl Meter {
             limit,
             work: 0,
             unordered: Unordered::default(),
+            sums: BTreeMap::new(),
         }
     }
 
@@ -62,9 +64,21 @@ impl Meter {
         Self { unordered, ..self }
     }
 
-    /// Returns `true` if a list is unordered.
-    pub(super) fn is_unordered(&self, list: &Arc<Vec<CelValue>>) -> bool {
-        self.unordered.contains(list)
+    /// Returns the type of an unordered list; `None` for other lists.
+    pub(super) fn merging(&self, list: &Arc<Vec<CelValue>>) -> Option<Merging> {
+        if self.unordered.0.is_empty() {
+            return None;
+        }
+        let address = Arc::as_ptr(list).addr();
+        let declared = self.unordered.0.get(&address);
+        let merging = declared.or_else(|| self.sums.get(&address).map(|(_, merging)| merging));
+        merging.cloned()
+    }
+
+    /// Records that a computed list is unordered.
+    pub(super) fn record_sum(&mut self, list: &Arc<Vec<CelValue>>, merging: Merging) {
+        let address = Arc::as_ptr(list).addr();
+        self.sums.insert(address, (Arc::downgrade(list), merging));
     }
 
     /// Returns the accumulated cost.

@@ -14,6 +14,7 @@ mod formats;
 mod functions;
 mod lists;
 mod loops;
+mod merging;
 mod meter;
 mod mismatch;
 mod network;
@@ -34,6 +35,7 @@ mod versions;
 mod tests;
 
 pub(crate) use evaluation::{MoreFunctions, evaluate, no_more_functions};
+pub(crate) use merging::Merging;
 pub(crate) use meter::{Meter, Unordered, weight};
 pub(crate) use plan::Plan;
 pub(crate) use planner::plan_of;

@@ -1,13 +1,14 @@
 //! The operators of CEL and their costs.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::merging::Merging;
 use super::meter::Meter;
 use super::sizes::size;
 use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, optional, overload};
-use super::{arithmetic, conversions, mismatch};
+use super::{arithmetic, conversions, merging, mismatch};
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
 use crate::registry::types::names::CEL_RESERVED;
@@ -93,11 +94,13 @@ fn compute(name: &str, left: &CelValue, right: &CelValue) -> Evaluated {
 pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, EvalFailure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
-        (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() && meter.is_unordered(left) => {
-            holds_all(left, right, meter)
-        }
         (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() => {
             meter.work(1 + left.len())?;
+            match meter.merging(left) {
+                Some(Merging::Set) => return merging::includes(left, right),
+                Some(Merging::Map(keys)) => return has_same_items(left, right, &keys, meter),
+                None => {}
+            }
             for (left, right) in left.iter().zip(right.iter()) {
                 if !equal(left, right, meter)? {
                     return Ok(false);
@@ -145,30 +148,20 @@ fn has_same_hidden(left: &Map, right: &Map, meter: &mut Meter) -> Result<bool, E
     Ok(true)
 }
 
-/// Returns `true` if `set`, a list of type `set` or `map`, contains every item of another list. Kubernetes compares
-/// such lists without regard to the order.
-fn holds_all(set: &[CelValue], items: &[CelValue], meter: &mut Meter) -> Result<bool, EvalFailure> {
-    let keys: Option<HashSet<Key>> = set.iter().map(|it| Key::try_from(it.clone()).ok()).collect();
-    meter.work(1 + set.len() + items.len())?;
-    if let Some(keys) = keys {
-        return Ok(items
-            .iter()
-            .all(|item| Key::try_from(item.clone()).is_ok_and(|it| keys.contains(&it))));
-    }
-    for (at, item) in items.iter().enumerate() {
-        // In most cases both lists have the same order.
-        if equal(&set[at], item, meter)? {
-            continue;
-        }
-        let mut is_found = false;
-        for other in set {
-            if equal(other, item, meter)? {
-                is_found = true;
-                break;
-            }
-        }
-        if !is_found {
-            return Ok(false);
+/// Returns `true` if each item of another list equals the item of `list`, a list of type `map`, with the same keys.
+fn has_same_items(
+    list: &[CelValue],
+    items: &[CelValue],
+    keys: &[Option<String>],
+    meter: &mut Meter,
+) -> Result<bool, EvalFailure> {
+    let by_key = list.iter().filter_map(|it| Some((merging::item_key(it, keys)?, it)));
+    let by_key: HashMap<String, &CelValue> = by_key.collect();
+    for item in items {
+        let same = merging::item_key(item, keys).and_then(|key| by_key.get(&key).copied());
+        match same {
+            Some(other) if equal(other, item, meter)? => {}
+            _ => return Ok(false),
         }
     }
     Ok(true)
@@ -193,15 +186,32 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
                 return Err(meter.exhaust());
             }
             meter.work(left.len() + right.len())?;
-            let mut items = left;
-            Arc::make_mut(&mut items).extend(right.iter().cloned());
-            Ok(CelValue::List(items))
+            add_lists(left, right, meter)
         }
         (left, right) => {
             meter.charge(1)?;
             compute("_+_", &left, &right)
         }
     }
+}
+
+/// Computes `left + right`. Only the type of the left list decides about the result, except that an empty list returns
+/// the other list, as in cel-go.
+fn add_lists(left: Arc<Vec<CelValue>>, right: Arc<Vec<CelValue>>, meter: &mut Meter) -> Evaluated {
+    let Some(kind) = meter.merging(&left) else {
+        if left.is_empty() {
+            return Ok(CelValue::List(right));
+        }
+        let mut items = left;
+        Arc::make_mut(&mut items).extend(right.iter().cloned());
+        return Ok(CelValue::List(items));
+    };
+    let items = Arc::new(match &kind {
+        Merging::Set => merging::union(&left, &right)?,
+        Merging::Map(keys) => merging::merge(&left, &right, keys),
+    });
+    meter.record_sum(&items, kind);
+    Ok(CelValue::List(items))
 }
 
 /// Evaluates `item in container`, for the items of a list or the keys of a map.

@@ -15,7 +15,7 @@ use super::super::schema::{Additional, ListKind, Structural, implied};
 use super::super::validate::ValueView;
 use crate::api::json::Map;
 use crate::registry::cel::ast::Expression;
-use crate::registry::cel::eval::{self, EvalFailure, Meter, Plan, Unordered, no_more_functions, plan_of};
+use crate::registry::cel::eval::{self, EvalFailure, Merging, Meter, Plan, Unordered, no_more_functions, plan_of};
 use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
 use crate::registry::cel::parse::{escape, names_variable, parse};
 use crate::registry::cel::times::{Duration, Time};
@@ -239,12 +239,24 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
             let items = node.and_then(|node| node.items.as_deref());
             let items = list.iter().map(|item| to_cel(item.into(), items, unordered));
             let list = Arc::new(items.collect());
-            if node.is_some_and(|node| node.list != ListKind::Atomic) {
-                unordered.insert(&list);
+            if let Some(merging) = node.and_then(|node| merging_of(&node.list)) {
+                unordered.insert(&list, merging);
             }
             CelValue::List(list)
         }
         ValueView::Object(map) => map_to_cel(map, node, unordered),
+    }
+}
+
+/// Returns the type of a list without a defined order; `None` for atomic lists.
+fn merging_of(list: &ListKind) -> Option<Merging> {
+    match list {
+        ListKind::Atomic => None,
+        ListKind::Set => Some(Merging::Set),
+        ListKind::Map(keys) => {
+            let keys = keys.iter().map(|key| (escape(key) == *key).then(|| key.clone()));
+            Some(Merging::Map(keys.collect()))
+        }
     }
 }
 

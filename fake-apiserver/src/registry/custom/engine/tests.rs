@@ -29,6 +29,11 @@ fn spec(rule: Value) -> Value {
             "a": {"type": "integer"}, "b": {"type": "integer", "nullable": true}, "x-y": {"type": "integer"},
             "n": {"type": "number"}, "q": {"type": "string"}, "t": {"type": "string", "format": "date-time"},
             "s": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "k": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "required": ["k"],
+                    "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}},
+            "ts": {"type": "array", "items": {"type": "string", "format": "date-time"},
+                "x-kubernetes-list-type": "set"},
             "m": {"type": "object", "additionalProperties": {"type": "string"}},
             "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
             "p": {"x-kubernetes-int-or-string": true}, "d": {"type": "string", "format": "duration"},
@@ -69,6 +74,37 @@ fn o8_validation_rules_are_evaluated(#[case] rule: &str, #[case] value: Value, #
     let (errors, _) = check(json!({"rule": rule}), value, None);
     let expected = format!("spec: Invalid value: failed rule: {rule}");
     assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
+}
+
+#[rstest::rstest]
+#[case("self.s + ['b', 'c'] == ['c', 'b', 'a']", true)]
+#[case("(self.s + ['b', 'c', 'c']).size() == 3", true)]
+#[case("(self.s + ['c'])[2] == 'c' && (self.s + ['c'])[0] == 'a'", true)]
+#[case("self.s + ['c'] + ['c'] == self.s + ['c']", true)]
+#[case("[] + self.s == ['b', 'a']", true)]
+#[case("['c'] + self.s == ['b', 'a', 'c']", false)]
+#[case("(['a'] + self.s).size() == 3", true)]
+#[case("self.s.map(x, x) + ['b'] == ['a', 'b', 'b']", true)]
+#[case("(self.k + self.k).size() == 2", true)]
+#[case("self.k == self.k.filter(x, x.v == 2) + self.k.filter(x, x.v == 1)", true)]
+#[case("self.k.filter(x, x.v == 2) + self.k.filter(x, x.v == 1) == self.k", false)]
+#[case("(self.k + self.k.filter(x, x.v == 2)).map(x, x.v) == [1, 2]", true)]
+#[case("self.ts == self.ts", false)]
+fn o8_lists_of_type_set_and_map_are_merged_by_plus(#[case] rule: &str, #[case] holds: bool) {
+    let value = json!({
+        "s": ["a", "b"], "k": [{"k": "x", "v": 1}, {"k": "y", "v": 2}], "ts": ["2024-01-01T00:00:00Z"],
+    });
+    let (errors, _) = check(json!({"rule": rule}), value, None);
+    let expected = format!("spec: Invalid value: failed rule: {rule}");
+    assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
+}
+
+#[test]
+fn o8_items_with_equal_keys_are_replaced_by_plus() {
+    let rule = || json!({"rule": "(self.k + oldSelf.k).map(x, x.v) == [7, 2, 9]"});
+    let new = json!({"k": [{"k": "x", "v": 1}, {"k": "y", "v": 2}]});
+    let old = json!({"k": [{"k": "z", "v": 9}, {"k": "x", "v": 7}]});
+    assert!(check(rule(), new, Some(old)).0.is_empty());
 }
 
 #[rstest::rstest]
