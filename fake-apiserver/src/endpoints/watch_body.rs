@@ -21,7 +21,7 @@ use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::faults::{GateStep, HeldEvent, Injected, OpenWatch, Sending};
-use crate::registry::reader::verbs::WatchPlan;
+use crate::registry::reader::verbs::{WatchPlan, is_cached};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
@@ -239,8 +239,12 @@ impl WatchBody {
                 ("BOOKMARK", revision, line)
             }
             Delivery::Expired { wanted, floor } => {
-                let status = Status::expired(format!("too old resource version: {wanted} ({floor})"));
-                ("ERROR", 0, self.error(&status))
+                // Events are read from etcd (rule E24).
+                let message = match is_cached(&self.row) {
+                    true => format!("too old resource version: {wanted} ({floor})"),
+                    false => "The resourceVersion for the provided watch is too old.".to_owned(),
+                };
+                ("ERROR", 0, self.error(&Status::expired(message)))
             }
         };
         match self.open.sends(revision) {

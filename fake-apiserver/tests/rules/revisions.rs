@@ -101,6 +101,27 @@ async fn watch_from_a_compacted_version_expires() {
     assert_eq!(get(&server, &path).await.1["object"]["code"], 410);
 }
 
+/// Events do not have a watch cache, so etcd refuses the watch (rule E24).
+#[rstest]
+#[case::config_maps("/api/v1/configmaps", "too old resource version: ")]
+#[case::events("/api/v1/events", "The resourceVersion for the provided watch is too old.")]
+#[case::new_events(
+    "/apis/events.k8s.io/v1/events",
+    "The resourceVersion for the provided watch is too old."
+)]
+#[tokio::test]
+async fn expired_watch_has_the_message_of_the_cache_or_of_etcd(#[case] path: &str, #[case] message: &str) {
+    let server = server().await;
+    let from = server.resource_version();
+    busy(&server).await;
+    server.compact();
+    let path = format!("{path}?watch=1&timeoutSeconds=1&resourceVersion={from}");
+    let object = &get(&server, &path).await.1["object"];
+    assert_eq!((&object["code"], &object["reason"]), (&json!(410), &json!("Expired")));
+    let found = object["message"].as_str().unwrap_or_default();
+    assert!(found.starts_with(message), "{found}");
+}
+
 /// A watch cache waits three seconds. etcd, which serves only Events, does not wait, and does not send `Retry-After`.
 #[rstest]
 #[case::list("/api/v1/configmaps?resourceVersion=", 3, 1)]

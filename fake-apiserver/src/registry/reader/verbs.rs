@@ -292,7 +292,7 @@ impl Reader {
 }
 
 /// Returns `true` if kube-apiserver has a watch cache for the resource. Only Events do not have one.
-fn is_cached(row: &Row) -> bool {
+pub(crate) fn is_cached(row: &Row) -> bool {
     &*row.info.resource != "events" || row.is_custom()
 }
 
