@@ -3,6 +3,7 @@
 //!
 //! Documents of v3 are JSON. Their protobuf form is not served; requests for it are refused.
 
+mod custom;
 mod groups;
 mod operations;
 mod parameters;
@@ -20,11 +21,12 @@ use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
+use self::custom::Dialect;
 use super::discovery;
 use crate::api::json::{Map, Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::resource::ResourceInfo;
-use crate::registry::custom::definition::OpenApiSchema;
+use crate::registry::custom::definition::{OpenApiSchema, SelectableField};
 use crate::registry::types::schema::optional::stable_version;
 
 /// The generated definitions of the built-in types with their descriptions, each as JSON text. The default version of
@@ -81,6 +83,8 @@ pub(crate) struct CustomSchema<'a> {
     pub(crate) row: &'a ResourceInfo,
     /// `openAPIV3Schema` of the version, as in the CRD.
     pub(crate) schema: &'a OpenApiSchema,
+    /// `selectableFields` of the version.
+    pub(crate) selectable: &'a [SelectableField],
 }
 
 /// The input from which all OpenAPI documents are built.
@@ -204,7 +208,7 @@ impl OpenApi<'_> {
             inputs.entry(path_of(row)).or_default().push_str(&row.resource);
         }
         for it in self.custom {
-            let digest = || discovery::hash(format!("{:?}{}", it.row, it.schema.text).as_bytes());
+            let digest = || discovery::hash(format!("{:?}{:?}{}", it.row, it.selectable, it.schema.text).as_bytes());
             let digest = it.schema.digest.get_or_init(digest);
             inputs.entry(path_of(it.row)).or_default().push_str(digest);
         }
@@ -266,14 +270,14 @@ impl OpenApi<'_> {
     /// Returns the operations of the selected resources, and all definitions that they refer to, directly or
     /// indirectly.
     fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions) {
-        let (paths, mut schemas, wanted) = self.own_parts(concerns);
+        let (paths, mut schemas, wanted) = self.own_parts(concerns, Dialect::V3);
         complete(self.version, &mut schemas, wanted);
         (paths, schemas)
     }
 
     /// Returns the operations of the selected resources, the definitions of the selected custom resources, and the
     /// names of all other definitions that these refer to.
-    fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map, Definitions, Vec<String>) {
+    fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool, dialect: Dialect) -> (Map, Definitions, Vec<String>) {
         let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
             operations::add(&mut paths, row, &definition_of, &mut wanted);
@@ -290,7 +294,7 @@ impl OpenApi<'_> {
                 }
             };
             operations::add(&mut paths, it.row, &of, &mut wanted);
-            for (name, schema) in custom_schemas(it, &name) {
+            for (name, schema) in custom::schemas(it, &name, dialect) {
                 if let Ok(raw) = serde_json::value::to_raw_value(&schema) {
                     collect_refs(raw.get(), &mut wanted);
                     schemas.insert(name, raw);
@@ -407,87 +411,6 @@ fn collect_refs(text: &str, out: &mut Vec<String>) {
         if let Some(end) = part.find('"') {
             out.push(part[..end].to_owned());
         }
-    }
-}
-
-/// Returns the schemas of a custom kind and of its list.
-fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2] {
-    let row = custom.row;
-    let gvk = |kind: &str| json!([{"group": row.group, "version": row.version, "kind": kind}]);
-    let mut object = match serde_json::from_str(&custom.schema.text) {
-        Ok(Value::Object(map)) => map,
-        _ => {
-            let mut map = Map::new();
-            map.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));
-            map
-        }
-    };
-    for value in object.values_mut() {
-        add_embedded(value, 0);
-    }
-    object.insert("type".into(), json!("object"));
-    add_type_meta(
-        &mut object,
-        "ObjectMeta",
-        "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
-    );
-    object.insert("x-kubernetes-group-version-kind".into(), gvk(&row.kind));
-    let mut list = Map::new();
-    add_type_meta(
-        &mut list,
-        "ListMeta",
-        "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
-    );
-    list["properties"]["items"] = json!({
-        "description": format!("List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md", row.resource),
-        "items": {"$ref": format!("{REF}{name}")},
-        "type": "array",
-    });
-    list.insert(
-        "description".into(),
-        json!(format!("{} is a list of {}", row.list_kind, row.kind)),
-    );
-    list.insert("required".into(), json!(["items"]));
-    list.insert("type".into(), json!("object"));
-    list.insert("x-kubernetes-group-version-kind".into(), gvk(&row.list_kind));
-    // The definition of the list is in the package of the kind, regardless of the list kind in the CRD.
-    let package = name.rsplit_once('.').map_or("", |(package, _)| package);
-    [
-        (name.to_owned(), Value::Object(object)),
-        (format!("{package}.{}", row.list_kind), Value::Object(list)),
-    ]
-}
-
-/// Adds `apiVersion`, `kind` and `metadata` to a schema.
-fn add_type_meta(schema: &mut Map, meta: &str, about_meta: &str) {
-    let text = |field: &str| description(&format!("{META}Status"), field).unwrap_or_default();
-    let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    if !properties.is_object() {
-        *properties = json!({});
-    }
-    properties["apiVersion"] = json!({"description": text("apiVersion"), "type": "string"});
-    properties["kind"] = json!({"description": text("kind"), "type": "string"});
-    properties["metadata"] = json!({"allOf": [{"$ref": format!("{REF}{META}{meta}")}], "description": about_meta});
-}
-
-/// Adds `apiVersion`, `kind` and `metadata` to the embedded resources within a schema.
-fn add_embedded(schema: &mut Value, level: usize) {
-    // Stored schemas have fewer levels; deeper parts would only lack these properties.
-    if level > 100 {
-        return;
-    }
-    match schema {
-        Value::Object(map) => {
-            if map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
-                let about = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-                add_type_meta(map, "ObjectMeta", about);
-            }
-            for value in map.values_mut() {
-                add_embedded(value, level + 1);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| add_embedded(item, level + 1)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -4,7 +4,7 @@ use fake_apiserver::ApiServer;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{get, send};
+use crate::ask::{get, post, send};
 
 #[rstest]
 #[case(".well-known/openid-configuration", "", "getServiceAccountIssuerOpenIDConfiguration")]
@@ -122,4 +122,76 @@ async fn paths_and_methods_of_documents_are_checked(#[case] method: &str, #[case
     let server = ApiServer::start();
     let found = send(&server, method, path, "application/json", &Value::Null).await;
     assert_eq!(found.0, code, "{}", found.1);
+}
+
+/// Returns the definitions of a custom kind and of its list in OpenAPI v3 and v2.
+async fn definitions_of_custom_kind(server: &ApiServer) -> [[Value; 2]; 2] {
+    let spec = json!({"type": "object", "properties": {
+        "color": {"type": "string"},
+        "port": {"x-kubernetes-int-or-string": true},
+        "note": {"type": "string", "nullable": true},
+        "template": {"type": "object", "x-kubernetes-embedded-resource": true,
+            "properties": {"data": {"type": "string"}}},
+        "raw": {"type": "object", "x-kubernetes-embedded-resource": true,
+            "x-kubernetes-preserve-unknown-fields": true},
+    }, "required": ["color", "note"]});
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.e.com"},
+        "spec": {"group": "e.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                "selectableFields": [{"jsonPath": ".spec.color"}]}]},
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, answer) = post(server, path, &definition).await;
+    assert_eq!(code, 201, "{answer}");
+    let (_, v3) = get(server, "/openapi/v3/apis/e.com/v1").await;
+    let (_, v2) = get(server, "/openapi/v2").await;
+    let of = |all: &Value| ["Foo", "FooList"].map(|kind| all[format!("com.e.v1.{kind}")].clone());
+    [of(&v3["components"]["schemas"]), of(&v2["definitions"])]
+}
+
+#[tokio::test]
+async fn openapi_contains_the_selectable_fields_of_custom_kinds() {
+    for definitions in definitions_of_custom_kind(&ApiServer::start()).await {
+        for definition in definitions {
+            assert_eq!(
+                definition["x-kubernetes-selectable-fields"],
+                json!([{"fieldPath": "spec.color"}]),
+                "{definition}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn openapi_schemas_of_custom_kinds_have_the_forms_of_v3_and_v2() {
+    let [[v3, _], [v2, _]] = definitions_of_custom_kind(&ApiServer::start()).await;
+    let (v3, v2) = (&v3["properties"]["spec"], &v2["properties"]["spec"]);
+    assert_eq!(
+        v3["properties"]["port"],
+        json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})
+    );
+    assert_eq!(v2["properties"]["port"], json!({"x-kubernetes-int-or-string": true}));
+    assert_eq!(v3["required"], json!(["color", "note"]));
+    assert_eq!(v2["required"], json!(["color"]));
+    assert_eq!(v2["properties"]["note"], json!({}));
+    for spec in [v3, v2] {
+        let template = &spec["properties"]["template"];
+        assert_eq!(template["required"], json!(["kind", "apiVersion"]));
+        let about = template["properties"]["kind"]["description"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(
+            about.starts_with("kind is a string value representing the type of this object."),
+            "{about}"
+        );
+        assert_eq!(template["properties"]["data"], json!({"type": "string"}));
+    }
+    assert!(v3["properties"]["raw"]["properties"]["metadata"].is_object());
+    assert_eq!(
+        v2["properties"]["raw"],
+        json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true})
+    );
 }

@@ -41,6 +41,7 @@ impl Asked<'_> {
             .map(|version| CustomSchema {
                 row: &version.row,
                 schema: &version.open_api,
+                selectable: &version.selectable,
             })
             .collect();
         let answer = answer(&OpenApi {

@@ -233,6 +233,7 @@ fn n6_custom_resources_have_openapi_documents() {
     let custom = [CustomSchema {
         row: &row,
         schema: &OpenApiSchema::new(schema.to_string()),
+        selectable: &[],
     }];
     let api = OpenApi {
         version: KubernetesVersion::default(),
@@ -298,6 +299,7 @@ fn changed_schema_changes_the_openapi_hash() {
         let custom = [CustomSchema {
             row: &row,
             schema: &OpenApiSchema::new(schema.to_string()),
+            selectable: &[],
         }];
         let api = OpenApi {
             version: KubernetesVersion::default(),
@@ -337,6 +339,7 @@ fn n6_v2_document_contains_all_definitions() {
         custom: &[CustomSchema {
             row: &row,
             schema: &OpenApiSchema::new(schema.to_string()),
+            selectable: &[],
         }],
     };
     let answer = v2(&api, "application/json", "");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::custom::Dialect;
 use super::shared::{Shared, share};
 use super::{CustomSchema, Definitions, DocumentAnswer, OpenApi, REF, complete, groups, v2_protobuf};
 use crate::api::json::{Map, SmolStr, Value, json};
@@ -145,7 +146,7 @@ fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
         builtins: &[],
         custom: &[it],
     };
-    let (paths, schemas, mut wanted) = only.own_parts(&|_| true);
+    let (paths, schemas, mut wanted) = only.own_parts(&|_| true, Dialect::V2);
     wanted.retain(|name| !schemas.contains_key(name));
     wanted.sort_unstable();
     wanted.dedup();
@@ -166,7 +167,6 @@ impl OpenApiParts {
         };
         let definition = |(name, text): (&String, &RawValue)| {
             let mut schema = serde_json::from_str(text.get()).ok()?;
-            drop_preserving(&mut schema);
             convert(&mut schema, 0);
             Some((name.clone(), raw(&schema)?))
         };
@@ -214,20 +214,6 @@ fn form(accept: &str) -> Option<Form> {
         })
 }
 
-/// Reduces the schema of a custom resource that keeps unknown fields to its type, description and kind: old clients
-/// would otherwise refuse unknown fields.
-fn drop_preserving(schema: &mut Value) {
-    let Value::Object(map) = schema else { return };
-    if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
-        map.retain(|name, _| {
-            matches!(
-                name.as_str(),
-                "type" | "description" | "x-kubernetes-group-version-kind"
-            )
-        });
-    }
-}
-
 /// Converts a schema from v3 to v2, which lacks alternatives, defaults and nulls. Like kube-apiserver it omits such
 /// details, so that old clients accept all valid objects.
 fn convert(schema: &mut Value, level: usize) {
@@ -240,23 +226,13 @@ fn convert(schema: &mut Value, level: usize) {
     if let Some(Value::String(reference)) = wrapped.or_else(|| map.remove("$ref")) {
         map.insert("$ref".into(), reference.replace(REF, "#/definitions/").into());
     }
-    let is = |map: &Map, name: &str| map.get(name) == Some(&Value::Bool(true));
-    if is(map, "x-kubernetes-int-or-string") {
-        map.remove("type");
-    } else if map.contains_key("oneOf") && !map.contains_key("type") {
+    if map.contains_key("oneOf") && !map.contains_key("type") {
         // A quantity, or a value that is either a number or a string.
         map.insert("type".into(), "string".into());
     }
-    if is(map, "nullable") {
-        remove_all(
-            map,
-            &["type", "items", "properties", "additionalProperties", "required"],
-        );
+    for name in ["allOf", "anyOf", "oneOf", "not", "default", "nullable"] {
+        map.remove(name);
     }
-    if is(map, "x-kubernetes-preserve-unknown-fields") {
-        remove_all(map, &["items", "properties", "additionalProperties", "required"]);
-    }
-    remove_all(map, &["allOf", "anyOf", "oneOf", "not", "default", "nullable"]);
     if let Some(Value::Object(properties)) = map.get_mut("properties") {
         properties.values_mut().for_each(|it| convert(it, level + 1));
     }
@@ -264,12 +240,6 @@ fn convert(schema: &mut Value, level: usize) {
         if let Some(inner) = map.get_mut(name) {
             convert(inner, level + 1);
         }
-    }
-}
-
-fn remove_all(map: &mut Map, names: &[&str]) {
-    for name in names {
-        map.remove(name);
     }
 }
 
@@ -355,12 +325,6 @@ mod tests {
     #[case::reference(json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "d"}),
         json!({"$ref": "#/definitions/a.B", "description": "d"}))]
     #[case::quantity(json!({"oneOf": [{"type": "string"}, {"type": "number"}]}), json!({"type": "string"}))]
-    #[case::int_or_string(json!({"x-kubernetes-int-or-string": true, "type": "string", "anyOf": [{"type": "integer"}]}),
-        json!({"x-kubernetes-int-or-string": true}))]
-    #[case::nullable(json!({"type": "object", "nullable": true, "properties": {"a": {}}}), json!({}))]
-    #[case::unknown_fields(
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
     #[case::property_named_like_a_keyword(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
         json!({"properties": {"default": {"type": "string"}}}))]
     fn n6_schemas_are_simplified_for_openapi_v2(#[case] mut schema: Value, #[case] expected: Value) {
