@@ -71,6 +71,11 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
     if row.is_custom() && across_namespaces && !reads {
         return missing();
     }
+    let conversion = row.custom_resource().and_then(|it| it.conversion.as_ref());
+    if conversion.is_some_and(|it| it.has_invalid_bundle) {
+        call.deprecation = None;
+        return Err(Status::internal("error resolving resource"));
+    }
     // A built-in resource without the verb list has no path for all namespaces.
     if !row.is_custom() && across_namespaces && !row.info.allows("list") {
         return Err(Status::unknown_path());

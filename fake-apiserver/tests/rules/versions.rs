@@ -41,6 +41,44 @@ fn foo(version: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("e.com/{version}"), "kind": "Foo", "metadata": {"name": "a"}, "spec": spec})
 }
 
+/// The definition is established by a write to its status, because the controllers do not establish it. kube-apiserver
+/// treats white space like an empty bundle.
+#[rstest]
+#[case::invalid("Zm9v", 500)]
+#[case::white_space("Cg==", 200)]
+#[tokio::test]
+async fn established_definition_with_an_invalid_ca_bundle_is_not_served(#[case] bundle: &str, #[case] expected: u16) {
+    let mut definition = definition(&json!([version("v1", true, &json!({}))]));
+    let client = json!({"url": "https://x.example/y", "caBundle": bundle});
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook",
+        "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}});
+    let server = ApiServer::start();
+    let (code, answer) = post(&server, DEFINITIONS, &definition).await;
+    assert_eq!(code, 201, "{answer}");
+
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": "R", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let status = json!({"status": {"conditions": [condition("NamesAccepted"), condition("Established")]}});
+    let (code, answer) = send(&server, "PATCH", &format!("{DEFINITION}/status"), MERGE, &status).await;
+    assert_eq!(code, 200, "{answer}");
+    for path in [
+        foos("v1"),
+        format!("{}/a", foos("v1")),
+        format!("{}/a/status", foos("v1")),
+    ] {
+        let (code, answer) = get(&server, &path).await;
+        if expected == 500 {
+            let text = "Internal error occurred: error resolving resource";
+            assert_eq!((code, message(&answer)), (500, text), "{path}");
+        } else {
+            assert_ne!(code, 500, "{path}");
+        }
+    }
+    assert_eq!(get(&server, &foos("v1")).await.0, expected);
+}
+
 /// Changes the schema of the definition.
 async fn change(server: &ApiServer, property: &str) {
     let properties = json!({property: {"type": "string"}});

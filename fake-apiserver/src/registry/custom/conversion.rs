@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::field::FieldErrors;
@@ -13,6 +15,7 @@ use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 use crate::registry::types::go_text::go_type;
 use crate::registry::types::labels::{validate_annotations, validate_labels};
+use crate::registry::types::pem::bundle_error;
 use crate::registry::types::review_version::ReviewVersion;
 
 /// Maximum number of cached results per CRD. The oldest are dropped first; they are requested again when needed.
@@ -30,6 +33,9 @@ pub(crate) struct Conversion {
     pub(crate) endpoint: Endpoint,
     /// Version of ConversionReview sent to the webhook; `None` if it accepts no version that the server supports.
     pub(crate) review: Option<ReviewVersion>,
+    /// Set if the CA bundle of the webhook is invalid. kube-apiserver then cannot create a client for the webhook, and
+    /// refuses all requests for the resource.
+    pub(crate) has_invalid_bundle: bool,
     known: Mutex<Known>,
 }
 
@@ -52,6 +58,7 @@ impl Conversion {
         Some(Arc::new(Self {
             endpoint: Endpoint::parse(&webhook),
             review: ReviewVersion::first_of(webhook.texts("conversionReviewVersions")),
+            has_invalid_bundle: is_invalid_bundle(webhook.text("clientConfig.caBundle")),
             known: Mutex::default(),
         }))
     }
@@ -90,6 +97,12 @@ impl Conversion {
             known.bytes -= oldest.map_or(0, |it| it.len());
         }
     }
+}
+
+/// Returns `true` if a base64-encoded CA bundle is invalid. A bundle of white space is treated as empty.
+fn is_invalid_bundle(bundle: &str) -> bool {
+    let is_blank = STANDARD.decode(bundle).is_ok_and(|it| it.trim_ascii().is_empty());
+    !is_blank && bundle_error(bundle).is_some()
 }
 
 /// Hashes an object without its resourceVersion, together with the target version.
