@@ -186,6 +186,71 @@ async fn pod_preempts_pods_of_lower_priority(
     }
 }
 
+/// Creates the classes `low`, `middle` and `high`, and a budget for the Pods with the label `app: db`.
+async fn budget(cluster: &Cluster, min_available: u32) {
+    for (name, value) in [("low", 1), ("middle", 2), ("high", 3)] {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+            "value": value});
+        cluster.create(class).await;
+    }
+    let selector = json!({"matchLabels": {"app": "db"}});
+    cluster
+        .create(
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"},
+            "spec": {"minAvailable": min_available, "selector": selector}}),
+        )
+        .await;
+}
+
+fn asking(cpu: &str, class: &str, node: &str) -> Value {
+    let mut spec = json!({"priorityClassName": class, "containers": [
+        {"name": "main", "image": "nginx:1", "resources": {"requests": {"cpu": cpu}}}]});
+    if !node.is_empty() {
+        spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+    }
+    spec
+}
+
+/// The budget allows no disruptions if its only Pod must be available.
+#[rstest]
+#[case::budget_allows_no_disruption(1, ["db"])]
+#[case::budget_allows_the_disruption(0, ["other"])]
+#[tokio::test(start_paused = true)]
+async fn preemption_removes_pods_that_violate_a_budget_last(#[case] min_available: u32, #[case] left: [&str; 1]) {
+    let cluster = Cluster::start();
+    budget(&cluster, min_available).await;
+    assert_eq!(place(&cluster, "db", "db", asking("4", "low", "")).await, "node-0");
+    assert_eq!(
+        place(&cluster, "other", "web", asking("4", "middle", "")).await,
+        "node-0"
+    );
+    assert_eq!(
+        place(&cluster, "urgent", "web", asking("4", "high", "")).await,
+        "node-0"
+    );
+    let pods = cluster.pods().await;
+    let names = pods.iter().filter_map(|it| it["metadata"]["name"].as_str());
+    let names: Vec<&str> = names.filter(|it| *it != "urgent").collect();
+    assert_eq!(names, left);
+}
+
+#[rstest]
+#[case::budget_allows_no_disruption(1, "b")]
+#[case::budget_allows_the_disruption(0, "a")]
+#[tokio::test(start_paused = true)]
+async fn preemption_prefers_nodes_without_violated_budgets(#[case] min_available: u32, #[case] node: &str) {
+    let cluster = zones().await;
+    budget(&cluster, min_available).await;
+    for (name, app, class, on) in [
+        ("db", "db", "low", "a"),
+        ("other", "web", "middle", "b"),
+        ("same", "web", "high", "c"),
+    ] {
+        assert_eq!(place(&cluster, name, app, asking("6", class, on)).await, on);
+    }
+    assert_eq!(place(&cluster, "urgent", "web", asking("6", "high", "")).await, node);
+}
+
 /// A Pod that waits for another Pod is scheduled when that Pod exists on a node, or gets a matching label.
 #[rstest]
 #[case::matching_pod_is_created("db", "db")]

@@ -1,5 +1,6 @@
 //! Preemption: a Pod that does not fit on any node replaces Pods with a lower priority (`DefaultPreemption` of the
-//! scheduler). PodDisruptionBudgets are ignored.
+//! scheduler). The removal of a Pod may violate a PodDisruptionBudget; such Pods are only removed if others do not
+//! suffice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,14 +8,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::cluster::{Cluster, selects};
 use super::fit::{Load, lacking, requests};
 use super::plan::{Plan, Write};
-use super::pods::{condition, generation, is_finished, status, time};
+use super::pods::{condition, generation, is_finished, spec, status, time};
 use super::ports;
 use super::resource::{Resource, Target};
-use super::sees::{Sees, conditions, put_condition};
+use super::sees::{Sees, conditions, put_condition, selector_of};
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
 use crate::registry::types::cursor::Cursor;
 
 const COMPONENT: &str = "default-scheduler";
@@ -55,14 +58,16 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     if nodes.iter().any(|it| it.name() == nominated) && on(nominated).iter().any(leaves) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
+    let budgets = budgets(sees.cluster);
     let choices = nodes
         .iter()
-        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), sees)?)));
-    let best = choices.min_by_key(|(node, victims)| {
+        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), &budgets, sees)?)));
+    let best = choices.min_by_key(|(node, (victims, violations))| {
         let priorities = || victims.iter().map(|it| priority(it));
         let starts = victims.iter().filter_map(|it| started(it)).min();
         let sum: i64 = priorities().map(|it| it + i64::from(i32::MAX)).sum();
         (
+            *violations,
             priorities().max(),
             sum,
             victims.len(),
@@ -70,7 +75,7 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
             node.name().to_owned(),
         )
     });
-    let Some((node, victims)) = best else {
+    let Some((node, (victims, _))) = best else {
         return Preemption::NotHelpful;
     };
     for victim in victims {
@@ -85,14 +90,56 @@ fn is_preempted(pod: &Object) -> bool {
     pod.is_terminating() && condition(pod, kind).is_some_and(|it| Cursor::root(it).text("reason") == reason)
 }
 
-/// Returns the Pods to remove from a node: as few as possible, beginning with the lowest priority. `None` if the Pod
-/// would not fit even without all Pods of lower priority.
+/// A PodDisruptionBudget that selects Pods.
+struct Budget<'a> {
+    object: &'a Object,
+    selector: LabelSelector,
+    allowed: i64,
+}
+
+/// Returns the PodDisruptionBudgets with a selector. For preemption, an empty selector selects nothing.
+fn budgets(cluster: &Cluster) -> Vec<Budget<'_>> {
+    let budgets = cluster.all(Resource::PodDisruptionBudget).filter_map(|object| {
+        Some(Budget {
+            object,
+            selector: selector_of(spec(object), "selector").filter(|it| !it.is_empty())?,
+            allowed: Cursor::root(object).integer("status.disruptionsAllowed").unwrap_or(0),
+        })
+    });
+    budgets.collect()
+}
+
+/// Counts a removal of a Pod in its budgets. `allowed` contains the number of further disruptions that each budget
+/// allows. Returns `true` if the removal violates a budget.
+fn is_violation(pod: &Object, budgets: &[Budget<'_>], allowed: &mut [i64]) -> bool {
+    let mut is_violation = false;
+    if pod.labels().next().is_none() {
+        return is_violation;
+    }
+    for (budget, allowed) in budgets.iter().zip(allowed) {
+        let is_evicted = || {
+            let evicted = Cursor::root(budget.object).map_or_empty("status.disruptedPods");
+            evicted.contains_key(pod.name())
+        };
+        let is_selected = budget.object.namespace() == pod.namespace() && selects(&budget.selector, pod);
+        if is_selected && !is_evicted() {
+            *allowed -= 1;
+            is_violation |= *allowed < 0;
+        }
+    }
+    is_violation
+}
+
+/// Returns the Pods to remove from a node, and how many of them violate a budget. Removes as few Pods as possible,
+/// beginning with the lowest priority, and Pods that violate a budget last. `None` if the Pod would not fit even
+/// without all Pods of lower priority.
 fn victims<'a>(
     pod: &Object,
     node: &Object,
     on_node: &[&'a Arc<Object>],
+    budgets: &[Budget<'_>],
     sees: &Sees<'_>,
-) -> Option<Vec<&'a Arc<Object>>> {
+) -> Option<(Vec<&'a Arc<Object>>, usize)> {
     let there = on_node.iter().copied().filter(|it| !is_finished(it));
     let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
         there.partition(|it| priority(it) < priority(pod));
@@ -107,17 +154,25 @@ fn victims<'a>(
     if lower.is_empty() || !fits(&load, &stays) {
         return None;
     }
-    let mut victims = Vec::new();
-    for candidate in lower {
+    let mut allowed: Vec<i64> = budgets.iter().map(|it| it.allowed).collect();
+    let (violating, others): (Vec<_>, Vec<_>) = lower
+        .into_iter()
+        .partition(|it| is_violation(it, budgets, &mut allowed));
+    let candidates = violating.into_iter().map(|it| (it, 1));
+    let candidates = candidates.chain(others.into_iter().map(|it| (it, 0)));
+    let (mut victims, mut violations) = (Vec::new(), 0);
+    for (candidate, violation) in candidates {
         load.add(candidate);
         stays.push(candidate);
         if !fits(&load, &stays) {
             load.remove(candidate);
             stays.pop();
             victims.push(candidate);
+            violations += violation;
         }
     }
-    Some(victims)
+    victims.sort_by_key(|it| (Reverse(priority(it)), started(it)));
+    Some((victims, violations))
 }
 
 fn priority(pod: &Object) -> i64 {
