@@ -28,7 +28,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) stages: Vec<PathBuf>,
 
-    /// Renew the Lease of each Node in kube-node-lease every 10 s, with the worker kubelet
+    /// Renew the Lease of each Node in kube-node-lease every 10 s and its status every 5 minutes, with the worker
+    /// kubelet
     #[arg(long)]
     pub(crate) node_heartbeats: bool,
 

@@ -243,6 +243,35 @@ async fn node_heartbeats_are_only_sent_if_enabled() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn node_status_is_reported_every_five_minutes_if_heartbeats_are_enabled() {
+    let cluster = with_a_pod().await;
+    let times = async || {
+        let node = cluster.get("v1", "Node", "a").await;
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let times = conditions.into_iter().map(|it| {
+            let time = |field: &str| it[field].as_str().map(str::to_owned);
+            (time("lastHeartbeatTime"), time("lastTransitionTime"))
+        });
+        times.collect::<Vec<_>>()
+    };
+    let first = times().await;
+    assert_eq!(first.len(), 4);
+    cluster.pass(600.0).await;
+    assert_eq!(times().await, first);
+
+    cluster.0.kubelet().send_heartbeats(true);
+    cluster.pass(1.0).await;
+    let second = times().await;
+    for (old, new) in first.iter().zip(&second) {
+        assert!(old.0 < new.0 && old.1 == new.1, "{old:?} {new:?}");
+    }
+    cluster.pass(290.0).await;
+    assert_eq!(times().await, second);
+    cluster.pass(15.0).await;
+    assert!(times().await.iter().zip(&second).all(|(new, old)| new.0 > old.0));
+}
+
 /// A Node without heartbeats is not lost. A Node is lost if its Lease was renewed and the renewals have ended.
 #[rstest]
 #[case::missing_lease(0, false)]

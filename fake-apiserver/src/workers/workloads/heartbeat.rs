@@ -1,14 +1,15 @@
-//! Heartbeats of Nodes: renews Leases in `kube-node-lease`, and records the time of the last heartbeat of each Node.
+//! Heartbeats of Nodes: renews Leases in `kube-node-lease`, reports the status of Nodes, and records the time of the
+//! last heartbeat of each Node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
 use super::plan::Plan;
-use super::pods::{plus, time};
+use super::pods::{plus, status, time};
 use super::resource::Resource;
-use super::sees::Sees;
-use crate::api::json::json;
+use super::sees::{Sees, conditions};
+use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
@@ -21,6 +22,12 @@ const RENEWED_EVERY: i64 = 10;
 
 /// Duration of a Lease, in seconds.
 const HELD_FOR: i64 = 40;
+
+/// Seconds between two reports of an unchanged status by the kubelet (`nodeStatusReportFrequency`).
+const REPORTED_EVERY: i64 = 300;
+
+/// Conditions that the kubelet reports.
+const REPORTED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
 /// The last heartbeats of Nodes.
 #[derive(Debug, Default)]
@@ -110,4 +117,24 @@ pub(super) fn renew(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
     plan.merge(Resource::Lease, lease, json!({"spec": {"renewTime": now}}));
     plan.look_again(plus(sees.now, RENEWED_EVERY));
+}
+
+/// Renews the heartbeat times in the status of a Node if they are due, and plans the next report. Unknown conditions are
+/// not changed, because tests set them to simulate lost Nodes.
+pub(super) fn report(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let mut list = conditions(status(node));
+    let is_reported = |it: &Value| REPORTED.iter().any(|kind| it["type"] == *kind) && it["status"] != "Unknown";
+    let reported = list.iter().filter(|it| is_reported(it));
+    let times = reported.filter_map(|it| time(it["lastHeartbeatTime"].as_str().unwrap_or_default()));
+    let Some(last) = times.max() else { return };
+    let due = plus(last, REPORTED_EVERY);
+    if due > sees.now {
+        plan.look_again(due);
+        return;
+    }
+    for it in list.iter_mut().filter(|it| is_reported(it)) {
+        it["lastHeartbeatTime"] = sees.stamp().into();
+    }
+    plan.merge_status(Resource::Node, node, json!({"status": {"conditions": list}}));
+    plan.look_again(plus(sees.now, REPORTED_EVERY));
 }

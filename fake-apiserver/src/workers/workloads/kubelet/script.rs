@@ -498,9 +498,9 @@ impl Kubelet {
     }
 
     /// Sets whether kubelets send heartbeats: each kubelet renews the Lease of its Node in `kube-node-lease` every 10
-    /// s. Disabled by default, because each renewal would wake a test with a paused clock. Without heartbeats a Node
-    /// has no Lease. The Node stays ready until its kubelet is [stopped](Self::stop_node) or a test sets the condition
-    /// `Ready` to `Unknown`.
+    /// s, and the `lastHeartbeatTime` of the Node's conditions every 5 minutes. Disabled by default, because each
+    /// renewal would wake a test with a paused clock. Without heartbeats a Node has no Lease. The Node stays ready
+    /// until its kubelet is [stopped](Self::stop_node) or a test sets the condition `Ready` to `Unknown`.
     ///
     /// A test may also renew the Leases: once the Lease of a Node has been renewed, the Node is lost after 50 s without
     /// another renewal.

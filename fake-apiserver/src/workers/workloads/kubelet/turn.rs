@@ -97,7 +97,12 @@ pub(super) fn sync_node(node: &Object, sees: &Sees<'_>, nodes: &mut Nodes) -> Pl
     let sends = nodes.kubelet.sends_heartbeats() && !node.is_terminating();
     nodes.heartbeats.note_sending(node.name(), sends);
     if sends {
+        // Another write of the Node is followed by another sync. Stages may contain their own heartbeats.
+        let is_unchanged = plan.writes.is_empty() && nodes.kubelet.stages_of(Resource::Node, node).is_none();
         heartbeat::renew(node, sees, &mut plan);
+        if is_unchanged {
+            heartbeat::report(node, sees, &mut plan);
+        }
     }
     plan
 }
