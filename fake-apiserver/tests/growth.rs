@@ -227,6 +227,133 @@ fn ordered(count: usize) -> Measured {
     Measured::patch(PODS, before, STRATEGIC, patch)
 }
 
+/// Returns the creation of an object with the name `a`.
+fn created(path: &str, api_version: &str, kind: &str, fields: Value) -> Measured {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+    for (field, value) in fields.as_object().expect("the fields are an object") {
+        object[field] = value.clone();
+    }
+    Measured::post(path, object)
+}
+
+fn role(count: usize) -> Measured {
+    let rule = |at: usize| json!({"apiGroups": ["a.b"], "resources": [format!("r{at}")], "verbs": ["get"]});
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let fields = json!({"rules": list(count, rule)});
+    created(path, "rbac.authorization.k8s.io/v1", "Role", fields)
+}
+
+fn service(count: usize) -> Measured {
+    let ports = list(count, |at| json!({"name": format!("p{at}"), "port": at + 1}));
+    let fields = json!({"spec": {"ports": ports}});
+    created("/api/v1/namespaces/default/services", "v1", "Service", fields)
+}
+
+fn endpoint_slice(count: usize) -> Measured {
+    let endpoint = |at: usize| json!({"addresses": [format!("10.0.{}.{}", at / 250, at % 250 + 1)]});
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let fields = json!({"addressType": "IPv4", "endpoints": list(count, endpoint)});
+    created(path, "discovery.k8s.io/v1", "EndpointSlice", fields)
+}
+
+/// Returns the creation of a definition with these versions.
+fn defined(versions: Value) -> Measured {
+    let mut definition = definition();
+    definition["metadata"]["name"] = "others.example.org".into();
+    definition["spec"]["group"] = "example.org".into();
+    definition["spec"]["names"] = json!({"plural": "others", "kind": "Other"});
+    definition["spec"]["versions"] = versions;
+    Measured::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+}
+
+fn versions(count: usize) -> Measured {
+    defined(list(count, |at| {
+        json!({"name": format!("v{}", at + 1), "served": true, "storage": at == 0,
+            "schema": {"openAPIV3Schema": {"type": "object"}}})
+    }))
+}
+
+fn columns(count: usize) -> Measured {
+    let column = |at: usize| json!({"name": format!("c{at}"), "type": "string", "jsonPath": ".metadata.name"});
+    defined(
+        json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+        "additionalPrinterColumns": list(count, column)}]),
+    )
+}
+
+fn webhooks(count: usize) -> Measured {
+    let webhook = |at: usize| {
+        json!({"name": format!("w{at}.example.com"), "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"url": "https://x.example/y"}})
+    };
+    let api = "admissionregistration.k8s.io/v1";
+    let path = format!("/apis/{api}/validatingwebhookconfigurations");
+    let fields = json!({"webhooks": list(count, webhook)});
+    created(&path, api, "ValidatingWebhookConfiguration", fields)
+}
+
+fn match_labels(count: usize) -> Measured {
+    let labels = map(count, |at| format!("k{at}"), &json!("v"));
+    let fields = json!({"spec": {"podSelector": {"matchLabels": labels}}});
+    let path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    created(path, "networking.k8s.io/v1", "NetworkPolicy", fields)
+}
+
+fn conditions(count: usize) -> Measured {
+    let conditions = list(count, |at| json!({"type": format!("t{at}"), "status": "True"}));
+    Measured {
+        path: format!("{PODS}/a/status"),
+        ..Measured::patch(
+            PODS,
+            pod(json!({})),
+            STRATEGIC,
+            json!({"status": {"conditions": conditions}}),
+        )
+    }
+}
+
+fn deleted_by_labels(count: usize) -> Measured {
+    let labels = map(count, |at| format!("k{at}"), &json!("v"));
+    let terms: Vec<String> = (0..count).map(|at| format!("k{at}%3Dv")).collect();
+    Measured {
+        before: Some((MAPS, config_map(json!({"labels": labels})))),
+        method: "DELETE",
+        path: format!("{MAPS}?labelSelector={}", terms.join("%2C")),
+        ..Measured::post(MAPS, json!({"apiVersion": "v1", "kind": "DeleteOptions"}))
+    }
+}
+
+/// Returns the creation of a Pod with a list in its spec.
+fn pod_with(container: Value, field: &str, value: Value) -> Measured {
+    let mut pod = pod(container);
+    pod["spec"][field] = value;
+    Measured::post(PODS, pod)
+}
+
+fn tolerations(count: usize) -> Measured {
+    let toleration = |at: usize| json!({"key": format!("k{at}"), "operator": "Exists"});
+    pod_with(json!({}), "tolerations", list(count, toleration))
+}
+
+fn volumes(count: usize) -> Measured {
+    let mounts = list(
+        count,
+        |at| json!({"name": format!("v{at}"), "mountPath": format!("/m{at}")}),
+    );
+    let volumes = list(count, |at| json!({"name": format!("v{at}"), "emptyDir": {}}));
+    pod_with(json!({"volumeMounts": mounts}), "volumes", volumes)
+}
+
+fn init_containers(count: usize) -> Measured {
+    let container = |at: usize| json!({"name": format!("i{at}"), "image": "i"});
+    pod_with(json!({}), "initContainers", list(count, container))
+}
+
+fn sources_of_variables(count: usize) -> Measured {
+    let sources = list(count, |at| json!({"configMapRef": {"name": format!("c{at}")}}));
+    Measured::post(PODS, pod(json!({"envFrom": sources})))
+}
+
 #[rstest]
 #[case::equal_names(201, |n| Measured::post(PODS, variables(n, |_| json!({"name": "A", "value": "x"}))))]
 #[case::variable_references(201, |n| Measured::post(PODS,
@@ -245,6 +372,20 @@ fn ordered(count: usize) -> Measured {
 #[case::applied_map(201, applied)]
 #[case::moved_items_of_a_map(200, moved_items)]
 #[case::element_order_of_variables(200, ordered)]
+#[case::rules_of_a_role(201, role)]
+#[case::ports_of_a_service(201, service)]
+#[case::endpoints_of_a_slice(201, endpoint_slice)]
+#[case::versions_of_a_definition(201, versions)]
+#[case::columns_of_a_definition(201, columns)]
+#[case::webhooks_of_a_configuration(201, webhooks)]
+#[case::match_labels(201, match_labels)]
+#[case::conditions(200, conditions)]
+#[case::selector_of_a_deletecollection(200, deleted_by_labels)]
+#[case::tolerations(201, tolerations)]
+#[case::volumes(201, volumes)]
+#[case::init_containers(201, init_containers)]
+#[case::sources_of_variables(201, sources_of_variables)]
+#[case::equal_ports(201, |n| Measured::post(PODS, pod(json!({"ports": list(n, |_| json!({"containerPort": 1}))}))))]
 #[tokio::test(start_paused = true)]
 async fn allocations_grow_almost_linearly_with_the_request_size(
     #[case] code: u16,

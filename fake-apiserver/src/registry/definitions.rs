@@ -247,6 +247,14 @@ impl Definitions {
         of_group.flat_map(|it| it.served.iter().cloned()).collect()
     }
 
+    /// Returns `true` if a CRD serves a version of a group according to its spec.
+    pub(super) fn serves(&self, group: &str, version: &str) -> bool {
+        let Some(row) = self.row() else { return false };
+        let definitions = self.stored(&row);
+        let mut of_group = definitions.known.values().filter(|it| it.group == group);
+        of_group.any(|it| it.served.contains(version))
+    }
+
     /// Serves the stored CRDs.
     pub(super) fn load(&self) {
         let Some(row) = self.row() else { return };

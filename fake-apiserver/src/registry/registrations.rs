@@ -105,7 +105,7 @@ impl Registry {
     }
 
     fn sync_registration(&self, row: &Row, group: &str, version: &str) {
-        let is_wanted = self.definitions.served_versions(group).contains(version);
+        let is_wanted = self.definitions.serves(group, version);
         let key = Key::new("", &format!("{version}.{group}"));
         let Some(stored) = self.reader.store.get(&row.storage, &key) else {
             if is_wanted {

@@ -23,6 +23,8 @@ pub(crate) struct CustomResource {
     pub(crate) unserved: Vec<Arc<CustomVersion>>,
     /// The storage version, which need not be served.
     pub(crate) storage: Arc<CustomVersion>,
+    /// Set if the storage version is served.
+    pub(crate) serves_storage: bool,
     /// Set if objects may be created; unset while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
     /// Set if the CRD has changed since its creation, so that objects may follow an older schema.
@@ -159,13 +161,15 @@ impl CustomResource {
             terminating,
         };
         let (mut served, mut unserved) = (Vec::new(), Vec::new());
-        let mut storage = None;
+        let (mut storage, mut serves_storage) = (None, false);
         for version in spec.items("versions") {
             let parsed = Arc::new(reader.version(&version)?);
+            let is_served = version.is_true("served") && established;
             if version.is_true("storage") {
                 storage = Some(Arc::clone(&parsed));
+                serves_storage = is_served;
             }
-            match version.is_true("served") && established {
+            match is_served {
                 true => served.push(parsed),
                 false => unserved.push(parsed),
             }
@@ -174,6 +178,7 @@ impl CustomResource {
             served,
             unserved,
             storage: storage?,
+            serves_storage,
             accepts_creates: !terminating,
             conversion: Conversion::parse(spec.map_or_empty("")),
             definition: Self::identity(crd),

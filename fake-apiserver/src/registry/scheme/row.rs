@@ -153,7 +153,7 @@ impl Row {
         let stored = &resource.storage.row.version;
         let is_stored_version = *stored == version.row.version;
         let is_as_stored = is_stored_version && !resource.has_changed;
-        let is_storage_version = match resource.served.iter().any(|it| it.row.version == *stored) {
+        let is_storage_version = match resource.serves_storage {
             true => is_stored_version,
             false => resource.served.first().is_none_or(|it| Arc::ptr_eq(it, &version)),
         };

@@ -3,6 +3,8 @@
 //! kube-apiserver validates an internal type. If all versions have the same value for a field, it has this field at the
 //! top level, so that errors contain `spec.validation…` instead of `spec.versions[i]…`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, is_print};
 use crate::api::json::{Value, json};
@@ -101,38 +103,47 @@ pub(super) fn validate_names(names: &Cursor<'_>, errors: &mut FieldErrors) {
     names.items("categories").for_each(|name| check(&name, errors));
 }
 
+/// Fields of a version that the internal type has at the top level if they are the same in all versions.
+const SHAREABLE: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+
 /// `spec.versions`, with the fields that are the same in all versions.
 struct Versions<'a> {
     /// The version of Kubernetes that determines the rules.
     of: KubernetesVersion,
     spec: &'a Cursor<'a>,
     list: Vec<Cursor<'a>>,
-    /// The versions in the stored CRD.
-    old: Vec<Cursor<'a>>,
+    /// The versions in the stored CRD, by name.
+    old: BTreeMap<&'a str, Cursor<'a>>,
+    /// The fields that are the same in all versions.
+    shared: BTreeSet<&'static str>,
 }
 
 impl<'a> Versions<'a> {
     fn of(of: KubernetesVersion, spec: &'a Cursor<'a>, old: Option<&'a Cursor<'a>>) -> Self {
+        let list: Vec<Cursor<'a>> = spec.items("versions").collect();
+        let mut known = BTreeMap::new();
+        for version in old.into_iter().flat_map(|old| old.items("versions")) {
+            known.entry(version.text("name")).or_insert(version);
+        }
+        let shared = SHAREABLE.into_iter().filter(|key| is_shared(&list, key)).collect();
         Self {
             of,
             spec,
-            list: spec.items("versions").collect(),
-            old: old.into_iter().flat_map(|old| old.items("versions")).collect(),
+            list,
+            old: known,
+            shared,
         }
     }
 
     /// Returns `true` if the stored CRD has the same schema for this version.
     fn has_stored_schema(&self, version: &Cursor<'_>) -> bool {
-        let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
+        let old = self.old.get(version.text("name"));
         old.is_some_and(|old| old.same(version, SCHEMA))
     }
 
     /// Returns `true` if all versions have the same value for `key`. The internal type then has it at the top level.
     fn share(&self, key: &str) -> bool {
-        let value = |it: &Cursor<'a>| it.get(key).filter(|it| !it.as_array().is_some_and(Vec::is_empty));
-        self.list
-            .iter()
-            .all(|it| value(it) == self.list.first().and_then(value))
+        self.shared.contains(key)
     }
 
     fn require_schemas(&self, errors: &mut FieldErrors) {
@@ -197,12 +208,8 @@ impl<'a> Versions<'a> {
     }
 
     fn validate_together(&self, path: &Cursor<'_>, errors: &mut FieldErrors) {
-        let names: Vec<&str> = self.list.iter().map(|it| it.text("name")).collect();
-        if names
-            .iter()
-            .enumerate()
-            .any(|(index, name)| names[..index].contains(name))
-        {
+        let mut names = BTreeSet::new();
+        if !self.list.iter().all(|it| names.insert(it.text("name"))) {
             errors.invalid(path, self.internal(), "must contain unique version names");
         }
         if self.list.iter().filter(|it| it.is_true("storage")).count() != 1 {
@@ -235,6 +242,12 @@ impl<'a> Versions<'a> {
         };
         self.list.iter().map(print).collect()
     }
+}
+
+/// Returns `true` if all versions have the same value for a field. An empty list equals an absent field.
+fn is_shared<'a>(versions: &[Cursor<'a>], key: &str) -> bool {
+    let value = |it: &Cursor<'a>| it.get(key).filter(|it| !it.as_array().is_some_and(Vec::is_empty));
+    versions.iter().all(|it| value(it) == versions.first().and_then(value))
 }
 
 fn has_status(version: &Cursor<'_>) -> bool {

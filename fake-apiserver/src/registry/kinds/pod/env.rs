@@ -1,5 +1,7 @@
 //! Validation of environment variables: their names, and the source of each value.
 
+use std::collections::BTreeMap;
+
 use super::amount::read;
 use super::mounts::no_backsteps;
 use super::windows::containers;
@@ -221,13 +223,21 @@ pub(super) fn validate_env_from(container: &Cursor<'_>, errors: &mut FieldErrors
 
 /// Checks that all `fileKeyRef`s of containers refer to an `emptyDir` volume of the pod.
 pub(super) fn validate_file_volumes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let by_name = || {
+        let mut volumes = BTreeMap::new();
+        for volume in spec.items("volumes") {
+            volumes.entry(volume.text("name")).or_insert(volume);
+        }
+        volumes
+    };
+    let mut volumes = None;
     for container in containers(spec) {
         for variable in container.items("env") {
             if !variable.is_set("valueFrom.fileKeyRef") {
                 continue;
             }
             let wanted = variable.at("valueFrom.fileKeyRef.volumeName");
-            match spec.items("volumes").find(|it| it.text("name") == wanted.as_text()) {
+            match volumes.get_or_insert_with(by_name).get(wanted.as_text()) {
                 None => errors.not_found(wanted, wanted.as_text()),
                 Some(volume) if !volume.is_set("emptyDir") => {
                     let detail = "referenced volume must be of type emptyDir";

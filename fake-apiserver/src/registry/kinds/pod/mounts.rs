@@ -12,6 +12,8 @@ pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 pub(super) fn validate_mounts(container: &Cursor<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     let list = container.at("volumeMounts");
+    let devices: BTreeSet<&str> = texts(container, "volumeDevices", "name");
+    let device_paths: BTreeSet<&str> = texts(container, "volumeDevices", "devicePath");
     for mount in list.items("") {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
         name.check_required(errors);
@@ -22,14 +24,10 @@ pub(super) fn validate_mounts(container: &Cursor<'_>, volumes: &Volumes<'_>, err
         if !seen.insert(mount.text("mountPath")) {
             errors.invalid(path, path.as_text(), "must be unique");
         }
-        let in_devices = |field: &str, value: &Cursor<'_>| {
-            let mut devices = container.items("volumeDevices");
-            devices.any(|it| it.text(field) == value.as_text())
-        };
-        if in_devices("name", &name) {
+        if devices.contains(name.as_text()) {
             errors.invalid(name, name.as_text(), "must not already exist in volumeDevices");
         }
-        if in_devices("devicePath", &path) {
+        if device_paths.contains(path.as_text()) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.invalid(path, path.as_text(), detail);
         }
@@ -48,6 +46,11 @@ pub(super) fn validate_mounts(container: &Cursor<'_>, volumes: &Volumes<'_>, err
         validate_propagation(&field("mountPropagation"), is_privileged, errors);
         validate_recursive_read_only(&field("recursiveReadOnly"), &mount, errors);
     }
+}
+
+/// Returns the values of a field in the items of a list.
+fn texts<'a>(container: &'a Cursor<'a>, list: &'a str, field: &str) -> BTreeSet<&'a str> {
+    container.items(list).map(|it| it.text(field)).collect()
 }
 
 fn validate_propagation(mode: &Cursor<'_>, is_privileged: bool, errors: &mut FieldErrors) {
@@ -74,7 +77,12 @@ fn validate_recursive_read_only(mode: &Cursor<'_>, mount: &Cursor<'_>, errors: &
 
 /// Checks `volumeDevices` of a container.
 pub(super) fn validate_devices(container: &Cursor<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
+    if container.is_empty("volumeDevices") {
+        return;
+    }
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    let mounts = texts(container, "volumeMounts", "name");
+    let mount_paths = texts(container, "volumeMounts", "mountPath");
     for device in container.items("volumeDevices") {
         let (name, path) = (device.at("name"), device.at("devicePath"));
         let (name_text, path_text) = (device.text("name"), device.text("devicePath"));
@@ -99,11 +107,10 @@ pub(super) fn validate_devices(container: &Cursor<'_>, volumes: &Volumes<'_>, er
         } else {
             paths.insert(path_text);
         }
-        let in_mounts = |field: &str, value| container.items("volumeMounts").any(|it| it.text(field) == value);
-        if in_mounts("name", name_text) {
+        if mounts.contains(name_text) {
             errors.invalid(name, name_text, "must not already exist in volumeMounts");
         }
-        if in_mounts("mountPath", path_text) {
+        if mount_paths.contains(path_text) {
             let detail = "must not already exist as a path in volumeMounts";
             errors.invalid(path, path_text, detail);
         }

@@ -1,7 +1,7 @@
 //! Preparation of a Pod before validation: sets the fields that the server controls, and restores the fields that a
 //! subresource may not change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::annotations::{APP_ARMOR, app_armor_profile, has_prefix};
 use super::defaults::CONTAINER_LISTS;
@@ -253,18 +253,15 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
             copy_field(old_status, status, field);
         }
     }
-    let mut left: Vec<&Map> = read_old
-        .list("conditions")
-        .iter()
-        .filter_map(Value::as_object)
-        .collect();
+    let mut left: BTreeMap<&str, VecDeque<&Map>> = BTreeMap::new();
+    for old in read_old.list("conditions").iter().filter_map(Value::as_object) {
+        left.entry(Cursor::root(old).text("type")).or_default().push_back(old);
+    }
     for condition in items_mut(status, "conditions") {
         let read = Cursor::root(condition);
-        let kind = read.text("type");
-        let Some(place) = left.iter().position(|old| Cursor::root(old).text("type") == kind) else {
+        let Some(old) = left.get_mut(read.text("type")).and_then(VecDeque::pop_front) else {
             continue;
         };
-        let old = left.remove(place);
         if read.integer("observedGeneration").unwrap_or(0) == 0 {
             copy_field(old, condition, "observedGeneration");
         }

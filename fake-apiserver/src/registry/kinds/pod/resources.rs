@@ -1,5 +1,7 @@
 //! Validation of requests and limits: resource names, quantities, and requests that exceed limits.
 
+use std::collections::BTreeSet;
+
 use super::amount::{is_multiple, is_whole, read};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::registry::types::check::NEGATIVE;
@@ -196,14 +198,14 @@ fn is_extended(name: &str) -> bool {
 }
 
 fn validate_claims(resources: &Cursor<'_>, known: &[&str], errors: &mut FieldErrors) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for claim in resources.items("claims") {
         let (name, request) = (claim.text("name"), claim.text("request"));
         if name.is_empty() {
             errors.required(claim, "");
             continue;
         }
-        if seen.iter().any(|it| it == name) {
+        if seen.contains(name) {
             errors.duplicate(claim, name);
         } else {
             claim.at("request").check_label(errors);
@@ -214,11 +216,12 @@ fn validate_claims(resources: &Cursor<'_>, known: &[&str], errors: &mut FieldErr
             };
             if seen.contains(&key) {
                 errors.duplicate(claim, key.as_str());
-            } else if request.is_empty() {
-                let of_name = |it: &&String| it.split_once('/').is_some_and(|(first, _)| first == name);
-                seen.iter().filter(of_name).for_each(|_| errors.duplicate(claim, name));
+            } else if request.is_empty() && !name.contains('/') {
+                let prefix = format!("{name}/");
+                let of_name = seen.range(prefix.clone()..).take_while(|it| it.starts_with(&prefix));
+                of_name.for_each(|_| errors.duplicate(claim, name));
             }
-            seen.push(key);
+            seen.insert(key);
         }
         if !known.contains(&name) {
             let mut sorted = known.to_vec();

@@ -1,6 +1,6 @@
 //! Validation of a Pod's status.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::annotations;
 use super::status_containers::validate_container_statuses;
@@ -132,21 +132,24 @@ fn validate_transitions(
     if !containers.is_empty() && all_could_restart(spec) {
         return;
     }
+    let running = statuses.items("").filter(|it| !it.is_set("state.terminated"));
+    let running: BTreeSet<&str> = running.map(|it| it.text("name")).collect();
+    let mut known = BTreeMap::new();
+    if !containers.is_empty() {
+        for container in spec.items(containers) {
+            known.entry(container.text("name")).or_insert(container);
+        }
+    }
     for (index, old) in old_statuses.items("").enumerate() {
         if !old.is_set("state.terminated") {
             continue;
         }
         let name = old.text("name");
-        let runs_again = |now: Cursor<'_>| now.text("name") == name && !now.is_set("state.terminated");
-        if !statuses.items("").any(runs_again) {
+        if !running.contains(name) {
             continue;
         }
         let code = old.integer("state.terminated.exitCode").unwrap_or(0);
-        let container = match containers {
-            "" => None,
-            list => spec.items(list).find(|it| it.text("name") == name),
-        };
-        if !container.is_some_and(|container| restarts(&container, spec, code)) {
+        if !known.get(name).is_some_and(|container| restarts(container, spec, code)) {
             let detail = "may not be transitioned to non-terminated state";
             errors.forbidden(statuses.path().index(index).child("state"), detail);
         }

@@ -1,6 +1,6 @@
 //! Validation of container statuses: their users, and the health of their devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::security::IDS;
 use crate::api::field::FieldErrors;
@@ -24,6 +24,12 @@ pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>
         }
     }
     for (list, containers) in LISTS {
+        let mut by_name = BTreeMap::new();
+        if !containers.is_empty() {
+            for container in spec.items(containers) {
+                by_name.entry(container.text("name")).or_insert(container);
+            }
+        }
         for container in status.items(list) {
             let devices = container.at("allocatedResourcesStatus");
             if containers.is_empty() {
@@ -32,11 +38,10 @@ pub(super) fn validate_container_statuses(status: &Cursor<'_>, spec: &Cursor<'_>
                 }
                 continue;
             }
-            let name = container.text("name");
-            let known = spec.items(containers).find(|it| it.text("name") == name);
+            let known = by_name.get(container.text("name"));
             for device in devices.items("") {
                 // The status may contain containers that are not in the spec.
-                if let Some(known) = &known {
+                if let Some(known) = known {
                     validate_device_name(&device.at("name"), &known.at("resources"), errors);
                 }
                 validate_health(&device, errors);

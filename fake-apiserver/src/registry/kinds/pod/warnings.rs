@@ -336,6 +336,9 @@ fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// Number of warnings after which no further pairs of ports are compared. Responses contain fewer warnings.
+const PORT_WARNINGS_MAX: usize = 1_000;
+
 fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     struct Port<'a> {
         host: i64,
@@ -365,6 +368,9 @@ fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
             }
             let others = ports.entry((number, protocol)).or_default();
             for other in others.iter() {
+                if warnings.len() >= PORT_WARNINGS_MAX {
+                    break;
+                }
                 let one_open = own.address.is_empty() != other.address.is_empty();
                 let what = if own.address == other.address && own.host == other.host {
                     "duplicate port definition"
