@@ -287,6 +287,11 @@ fn go_test(module: &Path, packages: &str) {
 
 /// Sends a GET over HTTPS with these headers. The server's authority is the last certificate in the file.
 fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
+    exchange(url, certificates, &format!("GET {path}"), headers, "")
+}
+
+/// Sends a request with this method and path, and returns the response.
+fn exchange(url: &str, certificates: &Path, request: &str, headers: &str, body: &str) -> String {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
         .expect("the path exists")
         .collect();
@@ -308,7 +313,10 @@ fn get(url: &str, certificates: &Path, path: &str, headers: &str) -> String {
         connection,
         TcpStream::connect(address).expect("the server accepts connections"),
     );
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
+    let length = body.len();
+    let request = format!(
+        "{request} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).expect("the connection is open");
     let mut answer = String::new();
     // Fails if the connection ends without `close_notify`.
@@ -352,6 +360,36 @@ fn flags_for_gates_versions_limits_and_audit_are_accepted() {
     assert_eq!(events.len(), 4, "{log}");
     assert!(events[3].contains(r#""requestURI":"/metrics","verb":"get""#), "{log}");
     assert!(events[3].contains(r#""sourceIPs":["127.0.0.1"]"#), "{log}");
+}
+
+#[test]
+fn token_file_determines_the_name_uid_and_groups_of_users() {
+    let folder = folder();
+    let tokens = folder.join("tokens.csv");
+    std::fs::write(&tokens, "other,john,7\ns3cret,jane,u-1,\"a,b\"\n").expect("the target directory is writable");
+    let args = [
+        "--bind-address=127.0.0.1".to_owned(),
+        "--secure-port=0".to_owned(),
+        format!("--cert-dir={}", folder.display()),
+        format!("--token-auth-file={}", tokens.display()),
+    ];
+    let mut server = Running::start(program(&assets(), "kube-apiserver").args(&args));
+    let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+    let answer = exchange(
+        &server.url(),
+        &folder.join("apiserver.crt"),
+        "POST /apis/authentication.k8s.io/v1/selfsubjectreviews",
+        "Authorization: Bearer s3cret\r\nContent-Type: application/json\r\n",
+        review,
+    );
+    assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{answer}");
+    for field in [
+        r#""username":"jane""#,
+        r#""uid":"u-1""#,
+        r#""groups":["a","b","system:authenticated"]"#,
+    ] {
+        assert!(answer.contains(field), "{answer}");
+    }
 }
 
 /// As in kube-apiserver, AlwaysAllow disables anonymous users.

@@ -231,6 +231,28 @@ async fn validated(server: &ApiServer) -> Answer {
     post(server, MAPS, map("a")).await
 }
 
+/// Go replaces invalid UTF-8 when it decodes JSON.
+#[tokio::test(start_paused = true)]
+async fn invalid_utf8_in_a_webhook_response_is_replaced() {
+    let answers = tower::service_fn(|request: Request<Body>| async move {
+        let body = request
+            .into_body()
+            .collect()
+            .await
+            .expect("the body is in memory")
+            .to_bytes();
+        let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
+        let refusal = json!({"allowed": false, "status": {"code": 403, "message": "caf@"}});
+        let text = reviewed(&review, refusal).to_string();
+        let bytes = text.bytes().map(|it| if it == b'@' { 0xe9 } else { it });
+        Ok::<_, std::convert::Infallible>(Response::new(Body::from(Vec::from_iter(bytes))))
+    });
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    let answer = validated(&server).await;
+    let message = "admission webhook \"w.example.com\" denied the request: caf\u{fffd}";
+    assert_eq!(answer.failure(), (403, message));
+}
+
 fn status(code: u16, header: &str, value: &str) -> Response<Body> {
     let response = Response::builder().status(code).header(header, value);
     response.body(Body::empty()).expect("the response is valid")
