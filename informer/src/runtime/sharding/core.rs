@@ -139,10 +139,13 @@ impl Core {
         self.state().active.values().filter(|it| it.moved.is_some()).count()
     }
 
-    /// Returns the number of keys of this replica that other replicas are still working on.
-    pub(super) fn awaited(&self) -> usize {
+    /// Returns the number of keys of this replica that other replicas are still working on, and the number of other
+    /// replicas that may hold any key.
+    pub(super) fn awaited(&self) -> (usize, usize) {
         let state = self.state();
-        state.awaited.keys().filter(|(_, held)| *held != Held::Unknown).count()
+        let unknown = state.awaited.keys().filter(|(_, held)| *held == Held::Unknown);
+        let unknown = unknown.count();
+        (state.awaited.len() - unknown, unknown)
     }
 
     /// Records that the replica begins or stops participating.
@@ -350,5 +353,48 @@ impl fmt::Debug for Core {
             .field("permission", &state.permission)
             .field("active", &state.active.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::place_of;
+    use super::*;
+
+    fn permission(members: &[&str]) -> Permission {
+        let view = View::of(members.iter().map(|it| Arc::from(*it)));
+        Permission {
+            me: Arc::from("a"),
+            claim: Some(view.clone()),
+            doubts: Vec::new(),
+            target: view,
+            others: Vec::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn check_lists_keys_that_are_still_reconciled_after_the_hand_over_timeout() {
+        let (limit, grace) = (Duration::from_secs(60), Duration::from_secs(15));
+        let core = Arc::new(Core::new(&Arc::from("a"), limit));
+        core.renew(Instant::now() + Duration::from_secs(600));
+        core.permit(permission(&["a"]));
+        let both = permission(&["a", "b"]);
+        let owner = |key: &String| both.target.owner(place_of(key));
+        let mut keys = (0..).map(|it| format!("shop/{it}"));
+        let key = keys.find(|it| owner(it) == Some("b")).expect("b owns some keys");
+        // The reconcile blocks its thread, so that it is not dropped after the timeout.
+        let stay = core.begin(place_of(&key), || key.clone());
+        let stay = stay.expect("the only replica may work on all keys");
+        core.permit(both);
+        tokio::time::advance(Duration::from_secs(74)).await;
+        core.check(grace).expect("the key may still move in time");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let late = core.check(grace).expect_err("the key has not moved").to_string();
+        let reason = format!("\"a\" is still reconciling {key}, which moved to another replica 76s ago");
+        assert!(late.contains(&reason), "{late}");
+        assert_eq!(core.handing_over(), 1);
+        drop(stay);
+        core.check(grace).expect("the reconcile has ended");
+        assert_eq!(core.handing_over(), 0);
     }
 }

@@ -54,7 +54,11 @@ impl Collect for Figures {
             self.core.handing_over() as f64,
         );
         let help = "Keys of this replica that other replicas are still reconciling.";
-        samples.gauge("sharding_awaited_keys", help, labels, self.core.awaited() as f64);
+        let (keys, replicas) = self.core.awaited();
+        samples.gauge("sharding_awaited_keys", help, labels, keys as f64);
+        let help =
+            "Other replicas that may hold any key of this replica, because their members differ or are unreadable.";
+        samples.gauge("sharding_awaited_replicas", help, labels, replicas as f64);
         let help = "Number of changes to the member list that this replica publishes.";
         samples.counter("sharding_changes_total", help, labels, now.changes as f64);
         let help = "Number of times this replica did not renew its lease in time.";

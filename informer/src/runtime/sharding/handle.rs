@@ -30,7 +30,8 @@ const MEMORY: u32 = 4;
 /// - A key moves to another replica once work on the key has ended: the old owner then releases the key in its Lease,
 ///   and the new owner waits for this release. A reconcile that does not end only delays its own key, and is dropped
 ///   after the [`hand_over_timeout`](ShardingConfig::hand_over_timeout). The metrics `sharding_handing_over_keys` and
-///   `sharding_awaited_keys` count such keys, and [`check`](Self::check) lists them.
+///   `sharding_awaited_keys` count such keys, `sharding_awaited_replicas` counts replicas that may hold any key, and
+///   [`check`](Self::check) lists them.
 /// - The keys of a crashed replica are taken over when its Lease expires; with the default options, after 15 to 20 s.
 /// - A replica that cannot renew its Lease stops at the renew deadline, by default after 10 s: its reconciles are
 ///   dropped at their next `.await`, and their writes through [`Manager::client`] are refused. As with leader election,
