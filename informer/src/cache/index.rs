@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
 use super::sorted::Sorted;
+use crate::error::text_of_panic;
 use crate::object::CachedObject;
 
 /// Function that computes the index values of an object.
@@ -15,11 +17,14 @@ type Values<K> = Arc<dyn Fn(&CachedObject<K>) -> Vec<String> + Send + Sync>;
 
 /// A named index function, which computes the index values of an object (client-go's `IndexFunc`).
 ///
-/// The function must be deterministic. If it panics, the object is not in the index. It may read the cache, which does
-/// not contain the change yet, but must not write to it.
+/// The function must be deterministic. If it panics, the object is not in the index; panics are logged, and counted in
+/// the metric `informer_index_panics_total`. It may read the cache, which does not contain the change yet, but must not
+/// write to it.
 pub struct IndexFn<K> {
     pub(crate) name: String,
     values: Values<K>,
+    /// Number of panics. Clones share the counter.
+    panics: Arc<AtomicU64>,
 }
 
 impl<K> IndexFn<K> {
@@ -31,18 +36,26 @@ impl<K> IndexFn<K> {
         Self {
             name: name.to_owned(),
             values: Arc::new(move |object| values(object).into_iter().collect()),
+            panics: Arc::default(),
         }
     }
 
     /// Returns the index values of an object, sorted and without duplicates.
     pub(crate) fn values(&self, object: &CachedObject<K>) -> Vec<String> {
-        let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
-            tracing::error!(index = self.name, object = ?object, "an index function panicked");
+        let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            let (index, panic) = (&self.name, text_of_panic(&*panic));
+            tracing::error!(index, object = ?object, panic, "an index function panicked");
             Vec::new()
         });
         values.sort_unstable();
         values.dedup();
         values
+    }
+
+    /// Returns the number of panics.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 }
 
@@ -51,6 +64,7 @@ impl<K> Clone for IndexFn<K> {
         Self {
             name: self.name.clone(),
             values: Arc::clone(&self.values),
+            panics: Arc::clone(&self.panics),
         }
     }
 }
@@ -118,10 +132,12 @@ pub(crate) struct Index<K> {
 
 impl<K> Index<K> {
     /// Builds an index of these objects, which must be sorted by key.
-    pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a CachedObject<K>>) -> Self
+    pub(crate) fn new<'a>(mut function: IndexFn<K>, objects: impl Iterator<Item = &'a CachedObject<K>>) -> Self
     where
         K: 'a,
     {
+        // Several stores may have clones of the function, and count its panics separately.
+        function.panics = Arc::default();
         let mut buckets: BTreeMap<String, Vec<CachedObject<K>>> = BTreeMap::new();
         for object in objects {
             for value in function.values(object) {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::index::{Index, IndexFn, IndexValues};
 use super::lister::Lister;
 use super::sorted::Sorted;
+use crate::metrics::Samples;
 use crate::object::{Cacheable, CachedObject};
 use crate::{Error, ObjectKey, ResourceVersion};
 
@@ -190,6 +191,15 @@ impl<K: Cacheable> Indexer<K> {
     /// Returns an empty set of values for the current index functions.
     pub(crate) fn index_values(&self) -> IndexValues<K> {
         IndexValues::new(self.read().indexes.values().map(|it| it.function.clone()).collect())
+    }
+
+    /// Adds the metrics of the index functions. `name` and `kind` are the labels `name` and `type` of the informer.
+    pub(crate) fn collect(&self, name: &str, kind: &str, samples: &mut Samples) {
+        let help = "Panics of the index functions of the informer.";
+        for (index, it) in &self.read().indexes {
+            let labels = &[("name", name), ("type", kind), ("index", index.as_str())];
+            samples.counter("informer_index_panics_total", help, labels, it.function.panics() as f64);
+        }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State<K>> {

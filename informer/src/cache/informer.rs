@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use super::delta_queue::{Delta, DeltaQueue, Intake, QueueOrder};
+use super::handler_failures::HandlerFailures;
 use super::index::IndexFn;
 use super::indexer::{Indexer, Scope};
 use super::list_watch::ListWatch;
@@ -74,6 +75,7 @@ struct Shared<K> {
     indexer: Indexer<K>,
     /// Guards the handlers. Locked while a batch of changes is applied and delivered.
     processor: Mutex<Processor<K>>,
+    failures: Arc<HandlerFailures>,
     phase: watch::Sender<Phase>,
     resync_period: Duration,
     /// Notified when a handler is added, because it may have a resync period.
@@ -192,9 +194,11 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
             };
             Reflector::of_source(source, intake, self.options.clone())
         });
+        let processor = Processor::new(scopes, self.order);
         let shared = Shared {
             reflectors: reflectors.collect(),
-            processor: Mutex::new(Processor::new(scopes, self.order)),
+            failures: processor.failures(),
+            processor: Mutex::new(processor),
             queue,
             indexer,
             phase: watch::Sender::new(Phase::New),
@@ -437,7 +441,8 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     /// Registers the metrics `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, with
-    /// the labels `name` (the listed path) and `type`.
+    /// the labels `name` (the listed path) and `type`, and the metrics `informer_handler_failures_total` and
+    /// `informer_index_panics_total`, with the further label `handler` or `index`.
     pub fn register_metrics(&self, metrics: &Metrics) {
         let collector: Arc<dyn Collect> = self.shared.clone();
         metrics.register(&collector);
@@ -624,6 +629,8 @@ impl<K: Cacheable> Collect for Shared<K> {
             labels,
             objects as f64,
         );
+        self.failures.collect(&name, &kind, samples);
+        self.indexer.collect(&name, &kind, samples);
     }
 }
 

@@ -11,7 +11,9 @@ use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::handler_failures::HandlerFailures;
 use super::sorted::Sorted;
+use crate::error::text_of_panic;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::Cacheable;
 use crate::{Error, ObjectKey, deadline};
@@ -98,6 +100,7 @@ pub(crate) struct Listener<K> {
     queue: Mutex<Queue<K>>,
     filled: Notify,
     status: Arc<Status>,
+    failures: Arc<HandlerFailures>,
     order: HandlerQueue,
     /// Guards the state of resyncs.
     resync: Mutex<Resync>,
@@ -211,7 +214,12 @@ struct Queue<K> {
 }
 
 impl<K: Cacheable> Listener<K> {
-    pub(crate) fn new(name: String, period: Duration, order: HandlerQueue) -> Arc<Self> {
+    pub(crate) fn new(
+        name: String,
+        period: Duration,
+        order: HandlerQueue,
+        failures: &Arc<HandlerFailures>,
+    ) -> Arc<Self> {
         let status = Status {
             name,
             stage: watch::Sender::new(Stage::Syncing),
@@ -226,6 +234,7 @@ impl<K: Cacheable> Listener<K> {
             }),
             filled: Notify::new(),
             status: Arc::new(status),
+            failures: Arc::clone(failures),
             order,
             resync: Mutex::new(Resync {
                 period,
@@ -320,11 +329,13 @@ impl<K: Cacheable> Listener<K> {
         let failure = match AssertUnwindSafe(handler.on_event(event)).catch_unwind().await {
             Ok(Ok(())) => None,
             Ok(Err(err)) => Some(format!("failed: {err}")),
-            Err(_) => Some("panicked".to_owned()),
+            Err(panic) => Some(format!("panicked: {}", text_of_panic(&*panic))),
         };
         if let Some(failure) = failure {
             self.status.failures.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(handler = self.status.name, ?event, "the handler {failure}");
+            self.failures.count(&self.status.name);
+            let (handler, object) = (&self.status.name, event.object().key());
+            tracing::error!(handler, %object, ?event, "the handler {failure}");
         }
         *told += 1;
         if (*told).is_multiple_of(YIELD_AFTER) {

@@ -29,6 +29,7 @@ mod sorted;
 mod index;
 mod indexer;
 mod lister;
+mod handler_failures;
 mod listener;
 mod processor;
 mod phase;

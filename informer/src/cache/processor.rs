@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::delta_queue::{Delta, QueueOrder};
+use super::handler_failures::HandlerFailures;
 use super::index::IndexValues;
 use super::indexer::{Indexer, Scope, Writer, in_order};
 use super::listener::{HandlerQueue, HandlerRegistration, Item, Listener, Told};
@@ -25,6 +26,8 @@ const YIELD_AFTER: usize = 32;
 /// change exactly once: either as part of the initial contents or as an event.
 pub(crate) struct Processor<K> {
     listeners: Vec<Arc<Listener<K>>>,
+    /// Failed calls of all handlers, including removed handlers.
+    failures: Arc<HandlerFailures>,
     /// Tasks of handlers that were added before the informer was run.
     to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
     /// Tasks of running handlers; `None` before and after the informer runs.
@@ -105,6 +108,7 @@ impl<K: Cacheable> Processor<K> {
     pub(crate) fn new(scopes: Vec<Scope>, order: QueueOrder) -> Self {
         Self {
             listeners: Vec::new(),
+            failures: Arc::default(),
             to_start: Vec::new(),
             tasks: None,
             synced: vec![false; scopes.len()],
@@ -112,6 +116,11 @@ impl<K: Cacheable> Processor<K> {
             order,
             newest: Vec::new(),
         }
+    }
+
+    /// Returns the counters of failed calls.
+    pub(crate) fn failures(&self) -> Arc<HandlerFailures> {
+        Arc::clone(&self.failures)
     }
 
     pub(crate) fn has_synced(&self) -> bool {
@@ -130,7 +139,8 @@ impl<K: Cacheable> Processor<K> {
         indexer: &Indexer<K>,
     ) -> HandlerRegistration {
         let span = spans::handler(&name);
-        let listener = Listener::new(name, period, order);
+        self.failures.add(&name);
+        let listener = Listener::new(name, period, order, &self.failures);
         let objects = indexer.lister().snapshot().0;
         if objects.len() > 0 {
             listener.push(1, [Item::Replay(objects)].into_iter());
@@ -162,6 +172,10 @@ impl<K: Cacheable> Processor<K> {
             }
             is_other
         });
+        let name = registration.name();
+        if !self.listeners.iter().any(|it| it.registration().name() == name) {
+            self.failures.remove(name);
+        }
     }
 
     /// Starts the tasks of handlers that were added before the informer was run.

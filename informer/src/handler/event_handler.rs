@@ -119,8 +119,9 @@ impl<K> fmt::Debug for Event<K> {
 /// handler receives one event at a time; slow handlers do not delay other handlers.
 ///
 /// The methods can be written as `async fn`. Errors and panics are logged and counted
-/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)), but failed events are not
-/// delivered again. To retry an event, add a key to a queue.
+/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures), and the metric
+/// `informer_handler_failures_total`), but failed events are not delivered again. To retry an event, add a key to a
+/// queue.
 ///
 /// ```
 /// use informer::CachedObject;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use informer::cache::{ApiListWatch, IndexFn, SharedInformer, SharedInformerFactory};
+use informer::cache::{ApiListWatch, HandlerOptions, IndexFn, SharedInformer, SharedInformerFactory};
 use informer::handler::{AnyEvent, Event, HandlerError, HandlerFn, ResourceEventHandler, enqueue};
 use informer::metrics::Metrics;
 use informer::queue::RateLimiter;
@@ -18,6 +18,8 @@ use testkit::TestCluster;
 use testkit::objects::config_map;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::spans::Lines;
 
 /// A function that panics in its first calls.
 #[derive(Clone)]
@@ -319,6 +321,66 @@ async fn panic_in_a_user_function_of_an_informer_does_not_affect_other_objects(
         .map(|it| it.key().name().to_owned())
         .collect();
     assert_eq!(names, stored);
+}
+
+/// A handler that fails for the object `bad`, and panics for the object `worse`.
+struct Failing;
+
+impl ResourceEventHandler<ConfigMap> for Failing {
+    async fn on_event(&self, event: &Event<ConfigMap>) -> Result<(), HandlerError> {
+        match event.object().key().name() {
+            "bad" => Err("not accepted".into()),
+            "worse" => panic!("the user function panics"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_handlers_and_index_functions_are_counted_and_logged_with_the_object() {
+    let (lines, _guard) = Lines::start();
+    let (cluster, metrics) = (TestCluster::start(), Metrics::new());
+    let maps = index(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
+    maps.register_metrics(&metrics);
+    let options = HandlerOptions {
+        name: Some("failing".to_owned()),
+        ..HandlerOptions::default()
+    };
+    let failing = maps.add_handler_with(Failing, options);
+    let failing = failing.expect("the informer has not stopped");
+    let runs = maps.clone();
+    cluster.run(async move { runs.run(std::future::pending()).await });
+    maps.synced().await.expect("the cache syncs");
+    let counted = |handler: u32, index: u32| {
+        let text = metrics.render();
+        let labels = "name=\"/api/v1/configmaps\",type=\"ConfigMap\"";
+        for line in [
+            format!("informer_handler_failures_total{{{labels},handler=\"failing\"}} {handler}\n"),
+            format!("informer_index_panics_total{{{labels},index=\"picky\"}} {index}\n"),
+        ] {
+            assert!(text.contains(&line), "{text}");
+        }
+    };
+    counted(0, 0);
+    for name in ["bad", "worse", "good"] {
+        cluster.create(config_map(name)).await;
+    }
+    cluster.advance(Duration::from_secs(1)).await;
+    counted(2, 1);
+    assert_eq!(failing.failures(), 2);
+    for (message, object) in [
+        ("the handler failed: not accepted", "object=default/bad "),
+        (
+            "the handler panicked: the user function panics",
+            "object=default/worse ",
+        ),
+        ("an index function panicked", "object=default/bad@"),
+    ] {
+        let logged = lines.with(message);
+        assert!(logged.len() == 1 && logged[0].contains(object), "{logged:?}");
+    }
+    maps.remove_handler(&failing);
+    counted(2, 1);
 }
 
 /// Function that adds a user function to a controller. The user function panics after ten seconds or at the first

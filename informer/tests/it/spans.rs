@@ -19,7 +19,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Collects each log event as `span{field=value}: message`, with all of its spans.
 #[derive(Clone, Default)]
-struct Lines {
+pub(crate) struct Lines {
     spans: Arc<Mutex<Vec<Spanned>>>,
     lines: Arc<Mutex<Vec<String>>>,
 }
@@ -112,14 +112,14 @@ impl Subscriber for Lines {
 static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 impl Lines {
-    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn start() -> (Self, tracing::subscriber::DefaultGuard) {
         LazyLock::force(&ANOTHER);
         let lines = Self::default();
         let guard = tracing::subscriber::set_default(lines.clone());
         (lines, guard)
     }
 
-    fn with(&self, word: &str) -> Vec<String> {
+    pub(crate) fn with(&self, word: &str) -> Vec<String> {
         let lines = self.lines.lock().expect("the lock is not poisoned");
         lines.iter().filter(|it| it.contains(word)).cloned().collect()
     }
