@@ -353,7 +353,11 @@ mod tests {
     fn merged(all: impl IntoIterator<Item = Written>) -> Vec<String> {
         let mut writes = Vec::new();
         all.into_iter().for_each(|it| Write::merge(&mut writes, write(it)));
-        let mut texts: Vec<_> = writes.iter().map(|it| format!("{:?}", it.what)).collect();
+        texts(writes.iter().map(|it| &it.what))
+    }
+
+    fn texts<'a>(all: impl IntoIterator<Item = &'a Written>) -> Vec<String> {
+        let mut texts: Vec<_> = all.into_iter().map(|it| format!("{it:?}")).collect();
         texts.sort();
         texts
     }
@@ -377,14 +381,35 @@ mod tests {
     #[case::two_absences([absent("7"), absent("9")], &[absent("9")])]
     #[tokio::test(start_paused = true)]
     async fn merged_writes_do_not_depend_on_their_order(#[case] writes: [Written; 2], #[case] kept: &[Written]) {
-        let kept = kept.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
-        let sorted = |mut texts: Vec<String>| {
-            texts.sort();
-            texts
-        };
         let [one, other] = writes;
-        assert_eq!(merged([one.clone(), other.clone()]), sorted(kept.clone()));
-        assert_eq!(merged([other, one]), sorted(kept));
+        assert_eq!(merged([one.clone(), other.clone()]), texts(kept));
+        assert_eq!(merged([other, one]), texts(kept));
+    }
+
+    #[rstest]
+    #[case::older_than_the_known_write(Some(version("7")), &[version("9")])]
+    #[case::newer_than_the_known_write(Some(version("12")), &[version("12")])]
+    #[case::refused_by_the_server(None, &[version("9")])]
+    #[tokio::test(start_paused = true)]
+    async fn learnt_outcome_is_merged_with_the_known_write(#[case] learnt: Option<Written>, #[case] kept: &[Written]) {
+        let (known, asked) = (write(version("9")), write(unknown(About::Made)));
+        let mut writes = vec![known, asked.clone()];
+        Write::settle(&mut writes, &asked, Some(asked.clone()));
+        assert_eq!(writes.len(), 2, "the outcome is still unknown");
+        Write::settle(&mut writes, &asked, learnt.map(write));
+        assert_eq!(texts(writes.iter().map(|it| &it.what)), texts(kept));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn learnt_outcome_of_a_replaced_write_is_ignored() {
+        let (replaced, later) = (write(unknown(About::Made)), write(unknown(About::Made)));
+        let mut writes = vec![replaced.clone()];
+        Write::merge(&mut writes, later.clone());
+        Write::settle(&mut writes, &replaced, Some(write(version("7"))));
+        Write::settle(&mut writes, &replaced, None);
+        assert!(writes.len() == 1 && writes[0].is_unknown(), "{writes:?}");
+        Write::settle(&mut writes, &later, Some(write(version("9"))));
+        assert_eq!(texts(writes.iter().map(|it| &it.what)), texts(&[version("9")]));
     }
 
     /// A fake cache of the objects with the label `app=web`, which is empty and has reached version 4.

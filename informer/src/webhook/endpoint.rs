@@ -1,6 +1,7 @@
 //! `Endpoint`: serves a webhook at an HTTP path. Failures are returned in the review's response, as in
 //! controller-runtime.
 
+use std::error::Error as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header};
+use http_body_util::LengthLimitError;
 use kube::core::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -165,7 +167,13 @@ async fn read(request: Request<Body>, longest: usize) -> Result<Bytes, Denial> {
         return Err(bad_request(&message));
     }
     let body = to_bytes(request.into_body(), longest).await;
-    let body = body.map_err(|err| Denial::of_status(413, "RequestEntityTooLarge", &err.to_string()))?;
+    let body = body.map_err(|err| match err.source() {
+        Some(source) if source.is::<LengthLimitError>() => {
+            let message = format!("the review is longer than the maximum of {longest} bytes");
+            Denial::of_status(413, "RequestEntityTooLarge", &message)
+        }
+        Some(_) | None => bad_request(&format!("the review cannot be read: {err}")),
+    })?;
     if body.is_empty() {
         return Err(bad_request("request body is empty"));
     }

@@ -62,6 +62,29 @@ async fn conversion_review_of_nine_megabytes_is_accepted() {
     assert_eq!(answer["spec"]["title"].as_str().map(str::len), Some(text.len()));
 }
 
+#[tokio::test]
+async fn conversion_review_longer_than_the_configured_maximum_is_refused() {
+    let object = document("v1beta1", Some(json!({"name": "n"})));
+    let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v1", "objects": [object]});
+    let body = json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "request": request});
+    let body = body.to_string();
+    let asked = async |longest: usize| {
+        let webhooks = Webhooks::new().convert(documents()).longest_conversion(longest);
+        let (code, answer) = ask(&webhooks, "/convert", "application/json", body.clone()).await;
+        assert_eq!(code, 200, "{answer}");
+        answer["response"].clone()
+    };
+    let accepted = asked(body.len()).await;
+    assert_eq!(accepted["result"]["status"], "Success", "{accepted}");
+    assert_eq!(accepted["convertedObjects"][0]["spec"]["title"], "n");
+    let maximum = body.len() - 1;
+    let refused = asked(maximum).await;
+    assert_eq!(refused["result"]["status"], "Failure", "{refused}");
+    let message = format!("the review is longer than the maximum of {maximum} bytes");
+    assert_eq!(refused["result"]["message"], message.as_str());
+    assert_eq!(refused["convertedObjects"], json!([]));
+}
+
 /// A validator that never responds.
 struct Undecided;
 

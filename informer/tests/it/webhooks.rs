@@ -243,6 +243,54 @@ async fn custom_resource_with_webhooks_and_a_controller_works_in_one_process() {
     );
 }
 
+/// When the version changes, the server converts objects that lack the fields of the manager, such as the required
+/// name of a Document.
+#[tokio::test(start_paused = true)]
+async fn one_field_manager_may_apply_in_two_versions() {
+    let cluster = TestCluster::start();
+    cluster.create(definition()).await;
+    let webhooks = Webhooks::new().convert(documents());
+    cluster
+        .webhooks(webhooks.service(), webhooks.configurations("documents", &server()))
+        .await;
+    let (old, new) = (
+        ApiResource::erase::<v1beta1::Document>(&()),
+        ApiResource::erase::<Document>(&()),
+    );
+    let apply = async |resource: &ApiResource, spec: Value| {
+        let api: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), resource);
+        let object = json!({"apiVersion": resource.api_version, "kind": "Document",
+            "metadata": {"name": "readme"}, "spec": spec});
+        let applied = api
+            .patch("readme", &PatchParams::apply("user"), &Patch::Apply(object))
+            .await;
+        let applied = applied.expect("partial objects can be converted");
+        serde_json::to_value(applied).expect("the object can be encoded")
+    };
+    let owned = |object: &Value| -> Vec<Value> {
+        let entries = object["metadata"]["managedFields"].as_array();
+        let owned = |it: &Value| json!([it["manager"], it["apiVersion"], it["fieldsV1"]["f:spec"]]);
+        entries.into_iter().flatten().map(owned).collect()
+    };
+
+    let all = json!({"name": "Readme", "language": "en"});
+    assert_eq!(apply(&old, all.clone()).await["spec"], all);
+    let title = json!({"title": "Guide"});
+    let applied = apply(&new, title.clone()).await;
+    assert_eq!(applied["spec"], title, "the language is no longer applied");
+    assert_eq!(owned(&applied), [json!(["user", "example.com/v1", {"f:title": {}}])]);
+    let translated = json!({"name": "Guide", "language": "de"});
+    let applied = apply(&old, translated.clone()).await;
+    assert_eq!(applied["spec"], translated);
+    let fields = json!({"f:name": {}, "f:language": {}});
+    assert_eq!(owned(&applied), [json!(["user", "example.com/v1beta1", fields])]);
+    let stored = cluster.get::<Document>("readme");
+    assert_eq!(
+        (stored.spec.title.as_str(), stored.spec.language.as_deref()),
+        ("Guide", Some("de"))
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn validators_recognise_deletions_and_dry_runs() {
     let cluster = cluster().await;
