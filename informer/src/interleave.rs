@@ -4,7 +4,10 @@
 //! Switching at locks is sufficient for state that is only accessed while its lock is held.
 
 use std::cell::RefCell;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LockResult, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 /// A mutex that may switch to another thread before it is locked.
@@ -76,6 +79,13 @@ impl Turns {
         self.wait();
     }
 
+    /// Returns `true` if another thread has not ended.
+    fn has_others(&self) -> bool {
+        let state = self.state();
+        let mut threads = state.is_live.iter().enumerate();
+        threads.any(|(thread, is_live)| thread != self.me && *is_live)
+    }
+
     fn wait(&self) {
         let state = self
             .schedule
@@ -129,4 +139,37 @@ pub(crate) fn interleave(seed: u64, functions: Vec<Box<dyn FnOnce() + Send + '_>
             });
         }
     });
+}
+
+/// Runs a future in a thread of [`interleave`]. Other threads run while the future waits.
+///
+/// # Panics
+///
+/// Panics if the future waits after all other threads have ended, because no thread can wake it.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return result;
+        }
+        while !woken.0.swap(false, Ordering::AcqRel) {
+            let turns = TURNS.with_borrow(Clone::clone);
+            let turns = turns.expect("the thread was started by `interleave`");
+            assert!(turns.has_others(), "no thread is left that can wake the future");
+            turns.pass();
+        }
+    }
+}
+
+/// Set when a future is woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
 }

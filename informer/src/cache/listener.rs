@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,6 +16,7 @@ use super::sorted::Sorted;
 use crate::error::text_of_panic;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::Cacheable;
+use crate::sync::Mutex;
 use crate::{Error, ObjectKey, deadline};
 
 /// Minimum resync period.
@@ -516,6 +517,106 @@ impl<K> Clone for Item<K> {
             Self::Replay(objects) => Self::Replay(objects.clone()),
             Self::Resync(objects) => Self::Resync(objects.clone()),
             Self::Synced => Self::Synced,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::CachedObject;
+    use crate::handler::HandlerFn;
+    use crate::interleave::{block_on, interleave};
+
+    fn listener(order: HandlerQueue) -> Arc<Listener<ConfigMap>> {
+        Listener::new("maps".to_owned(), Duration::ZERO, order, &Arc::default())
+    }
+
+    fn push(listener: &Listener<ConfigMap>, name: &str) {
+        let text = format!(r#"{{"metadata": {{"name": "{name}", "resourceVersion": "1"}}}}"#);
+        let event = Event::Added {
+            object: CachedObject::decode(&text).expect("the object can be decoded"),
+            is_in_initial_list: false,
+        };
+        listener.push(1, [Item::Event(Told::new(event))].into_iter());
+    }
+
+    #[test]
+    fn handler_receives_each_item_exactly_once_and_in_order() {
+        let orders = [HandlerQueue::Unbounded, HandlerQueue::Coalescing(2)];
+        for (seed, order) in (0..300).flat_map(|seed| orders.map(|order| (seed, order))) {
+            let listener = listener(order);
+            let (seen, producers) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(2));
+            let noted = Arc::clone(&seen);
+            let handler = HandlerFn::new(move |event: &Event<ConfigMap>| {
+                let name = event.object().key().name().to_owned();
+                noted.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+            });
+            let produce = |names: [&str; 4]| {
+                names.iter().for_each(|name| push(&listener, name));
+                if producers.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    listener.close();
+                }
+            };
+            interleave(
+                seed,
+                vec![
+                    Box::new(|| produce(["a-0", "a-1", "a-2", "a-3"])),
+                    Box::new(|| produce(["b-0", "b-1", "b-2", "b-3"])),
+                    // Panics if the handler is not woken for an item.
+                    Box::new(|| block_on(Arc::clone(&listener).run(handler))),
+                ],
+            );
+            let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            for producer in ["a", "b"] {
+                let names: Vec<&String> = seen.iter().filter(|it| it.starts_with(producer)).collect();
+                let expected: Vec<_> = (0..4).map(|it| format!("{producer}-{it}")).collect();
+                assert_eq!(names, expected.iter().collect::<Vec<_>>(), "seed {seed}, {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn removed_handler_is_not_called_again() {
+        for seed in 0..300 {
+            let listener = listener(HandlerQueue::Unbounded);
+            let (is_removed, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+            let (removed, counted, calls) = (Arc::clone(&is_removed), Arc::clone(&late), Mutex::new(0_u32));
+            let handler = HandlerFn::new(move |_: &Event<ConfigMap>| {
+                if removed.load(Ordering::Acquire) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                // Locks a mutex, so that the handler may be removed during the call.
+                *calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            });
+            let produce = || {
+                for name in ["a", "b", "c", "d", "e", "f"] {
+                    push(&listener, name);
+                }
+            };
+            let remove = || {
+                listener.remove();
+                is_removed.store(true, Ordering::Release);
+            };
+            interleave(
+                seed,
+                vec![
+                    Box::new(produce),
+                    Box::new(remove),
+                    Box::new(|| block_on(Arc::clone(&listener).run(handler))),
+                ],
+            );
+            assert_eq!(
+                late.load(Ordering::Relaxed),
+                0,
+                "the handler is called after its removal, seed {seed}"
+            );
+            assert!(listener.registration().has_ended());
+            assert!(listener.lock().items.is_empty(), "removed items are kept, seed {seed}");
         }
     }
 }

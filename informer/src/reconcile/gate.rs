@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::collection::Collection;
 use super::write::{Write, Written};
 use crate::cache_state::CacheState;
+use crate::sync::Mutex;
 
 /// Maximum time for which a key is held back. It is longer than two intervals between bookmarks, because a cache that
 /// contains only some objects of a resource may need a bookmark to reach the version of a write to other objects.
@@ -119,14 +120,19 @@ impl<R: Clone + Eq + Hash> Gate<R> {
                 self.filled.notified().await;
             }
             sleep(SWEEP_EVERY).await;
-            let mut state = self.lock();
-            let State { caches, keys } = &mut *state;
-            keys.retain(|_, unseen| {
-                unseen.writes.retain(|write| !caches.have_seen(write));
-                !unseen.writes.is_empty() && unseen.since.elapsed() <= unseen.patience()
-            });
-            keys.shrink_to_fit();
+            self.drop_seen();
         }
+    }
+
+    /// Removes entries whose writes all caches have received, and entries that are too old.
+    fn drop_seen(&self) {
+        let mut state = self.lock();
+        let State { caches, keys } = &mut *state;
+        keys.retain(|_, unseen| {
+            unseen.writes.retain(|write| !caches.have_seen(write));
+            !unseen.writes.is_empty() && unseen.since.elapsed() <= unseen.patience()
+        });
+        keys.shrink_to_fit();
     }
 
     /// Adds a cache to wait for. Keys also wait until it has received earlier writes that other caches have not
@@ -252,6 +258,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+    use crate::interleave::interleave;
     use crate::{ObjectKey, ResourceVersion};
 
     /// A fake cache that contains all changes up to a version.
@@ -293,6 +300,55 @@ mod tests {
             at: Instant::now(),
             what: Written::Version(version),
         }]
+    }
+
+    #[test]
+    fn key_does_not_pass_before_all_caches_have_received_its_writes() {
+        for seed in 0..400 {
+            let (gate, caches) = (
+                Gate::new(Caches::default()),
+                [(); 2].map(|()| Arc::new(Cache::default())),
+            );
+            for cache in &caches {
+                gate.join(pods(), cache.clone());
+            }
+            let received = || caches.iter().map(|it| it.0.load(Ordering::Relaxed)).min();
+            let work = |key: u32, versions: [u64; 3]| {
+                for version in versions {
+                    gate.remember(&key, write(version));
+                    for _ in 0..3 {
+                        let passage = gate.look(&key, false);
+                        assert!(
+                            passage != Passage::Open || received() >= Some(version),
+                            "the key {key} passes before version {version} is received, seed {seed}"
+                        );
+                    }
+                }
+            };
+            let receive = |cache: &Cache| {
+                for version in 1..=6 {
+                    cache.0.store(version, Ordering::Relaxed);
+                    gate.drop_seen();
+                }
+            };
+            interleave(
+                seed,
+                vec![
+                    Box::new(|| work(1, [1, 4, 5])),
+                    Box::new(|| work(2, [2, 3, 6])),
+                    Box::new(|| receive(&caches[0])),
+                    Box::new(|| receive(&caches[1])),
+                ],
+            );
+            for key in [1, 2] {
+                assert_eq!(
+                    gate.look(&key, false),
+                    Passage::Open,
+                    "the key {key} is held back, seed {seed}"
+                );
+            }
+            assert!(gate.lock().keys.is_empty());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::select;
@@ -16,6 +16,7 @@ use crate::cache::merge;
 use crate::error::text_of_panic;
 use crate::handler::Event;
 use crate::metrics::{Collect, Samples};
+use crate::sync::Mutex;
 use crate::{Cacheable, ObjectKey};
 
 /// Minimum and maximum pause before an event is redelivered. Each further panic doubles the pause.
@@ -91,14 +92,10 @@ impl<K: Cacheable> Redelivery<K> {
     }
 
     /// Delivers an object of a snapshot with `deliver`. If `deliver` panics, later attempts use the regular function of
-    /// the watch. An event that is already kept is newer than the snapshot.
+    /// the watch. May be called while another task delivers events.
     pub(super) fn replay(&self, event: &Event<K>, deliver: &mut dyn FnMut(&Event<K>)) {
         if self.panics(event, deliver) {
-            self.keep(event, |deleted, after, event| {
-                if deleted.is_none() {
-                    after.get_or_insert(event);
-                }
-            });
+            self.keep(event, add_replayed);
         }
     }
 
@@ -159,19 +156,54 @@ impl<K: Cacheable> Redelivery<K> {
             keys.into_iter().filter_map(|key| all.remove_entry(&key)).collect()
         };
         for (key, failed) in due {
-            for event in failed.deleted.iter().chain(&failed.after) {
-                self.deliver(event);
-            }
             let pause = (failed.pause * 2).min(PAUSES.1);
-            if let Some(again) = self.failed().get_mut(&key) {
-                (again.pause, again.due) = (pause, Instant::now() + pause);
+            let events = failed.deleted.into_iter().chain(failed.after);
+            let again: Vec<_> = events
+                .filter(|event| self.panics(event, &mut |event| (self.deliver)(event)))
+                .collect();
+            if again.is_empty() {
+                continue;
             }
+            let mut all = self.failed();
+            // Only replays, which run in other tasks, keep events in the meantime.
+            let replayed = all.remove(&key).map(|it| it.deleted.into_iter().chain(it.after));
+            let mut failed = Failed {
+                deleted: None,
+                after: None,
+                pause,
+                due: Instant::now() + pause,
+            };
+            for event in again {
+                merge(&mut failed.deleted, &mut failed.after, event);
+            }
+            for event in replayed.into_iter().flatten() {
+                add_replayed(&mut failed.deleted, &mut failed.after, event);
+            }
+            all.insert(key, failed);
         }
     }
 
     fn failed(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Failed<K>>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds an object of a snapshot to the kept events of this object, unless they are newer. Keeps the oldest previous
+/// state, because the keys of the states may differ.
+fn add_replayed<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
+    let kept = after.as_ref().or(deleted.as_ref()).map(Event::object);
+    let is_newer = kept.is_none_or(|it| it.resource_version() < event.object().resource_version());
+    if !is_newer {
+        return;
+    }
+    let event = match after.as_ref() {
+        Some(kept) => Event::Updated {
+            old: kept.object().clone(),
+            new: event.object().clone(),
+        },
+        None => event,
+    };
+    merge(deleted, after, event);
 }
 
 impl<K> fmt::Debug for Redelivery<K> {
@@ -188,13 +220,107 @@ mod tests {
 
     use super::*;
     use crate::CachedObject;
+    use crate::interleave::interleave;
+
+    fn map(name: &str, version: u64) -> CachedObject<ConfigMap> {
+        let text = format!(r#"{{"metadata": {{"name": "{name}", "resourceVersion": "{version}"}}}}"#);
+        CachedObject::decode(&text).expect("the object can be decoded")
+    }
+
+    /// Name and version of the object of an event.
+    fn state(event: &Event<ConfigMap>) -> (String, u64) {
+        let object = event.object();
+        let version = object.resource_version().to_string();
+        (
+            object.key().name().to_owned(),
+            version.parse().expect("the version is a number"),
+        )
+    }
+
+    #[derive(Default)]
+    struct Log {
+        calls: u64,
+        /// States to deliver, each with the number of states that had been delivered before.
+        asked: Vec<(usize, (String, u64))>,
+        delivered: Vec<(String, u64)>,
+    }
+
+    fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+        log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Delivers an event. Two of three calls panic.
+    fn attempt(log: &Mutex<Log>, seed: u64, event: &Event<ConfigMap>) {
+        let mut all = locked(log);
+        all.calls += 1;
+        if !(all.calls + seed).is_multiple_of(3) {
+            drop(all);
+            resume_unwind(Box::new("oh"));
+        }
+        all.delivered.push(state(event));
+    }
+
+    #[test]
+    fn events_and_replays_that_fail_concurrently_are_all_delivered() {
+        for seed in 0..400 {
+            let log = Arc::new(Mutex::new(Log::default()));
+            let delivering = Arc::clone(&log);
+            let panics = Arc::new(EventPanics::new("maps"));
+            let redelivery = Redelivery::new(&panics, move |event| attempt(&delivering, seed, event));
+            let ask = |event: &Event<ConfigMap>| {
+                let mut all = locked(&log);
+                let before = all.delivered.len();
+                all.asked.push((before, state(event)));
+            };
+            let redeliver = || {
+                redelivery.failed().values_mut().for_each(|it| it.due = Instant::now());
+                redelivery.deliver_due();
+            };
+            // The cache contains a change before its event is delivered.
+            let cached = AtomicU64::new(1);
+            let handler = || {
+                for version in 2..6 {
+                    cached.store(version, Ordering::Relaxed);
+                    for name in ["a", "b"] {
+                        let (old, new) = (map(name, version - 1), map(name, version));
+                        let event = Event::Updated { old, new };
+                        ask(&event);
+                        redelivery.deliver(&event);
+                    }
+                    redeliver();
+                }
+            };
+            let replays = || {
+                for _ in 0..4 {
+                    let version = cached.load(Ordering::Relaxed);
+                    for name in ["a", "b"] {
+                        let event = Event::Added {
+                            object: map(name, version),
+                            is_in_initial_list: true,
+                        };
+                        ask(&event);
+                        redelivery.replay(&event, &mut |event| attempt(&log, seed, event));
+                    }
+                }
+            };
+            interleave(seed, vec![Box::new(handler), Box::new(replays)]);
+            while !redelivery.failed().is_empty() {
+                redeliver();
+            }
+            let log = locked(&log);
+            for (before, (name, version)) in &log.asked {
+                let mut later = log.delivered[*before..].iter();
+                assert!(
+                    later.any(|(of, at)| of == name && at >= version),
+                    "{name} at version {version} is not delivered with seed {seed}"
+                );
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn failed_replay_does_not_replace_a_newer_event() {
-        let at = |version: u32| {
-            let text = format!(r#"{{"metadata": {{"name": "m", "resourceVersion": "{version}"}}}}"#);
-            CachedObject::<ConfigMap>::decode(&text).expect("the object can be decoded")
-        };
+        let at = |version| map("m", version);
         let redelivery = Redelivery::new(&Arc::new(EventPanics::new("maps")), |_: &Event<ConfigMap>| {
             resume_unwind(Box::new("oh"))
         });
