@@ -1,4 +1,4 @@
-//! The table of bounds in ARCHITECTURE.md, compared with the constants that it refers to.
+//! The tables of bounds in ARCHITECTURE.md and in the documentation of `informer`, compared with the constants.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,144 @@ fn table_of_bounds_agrees_with_the_constants() {
     assert!(rows.len() > 50, "the table of bounds has {} rows", rows.len());
     let faults: Vec<String> = rows.into_iter().flat_map(check).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// The first line of the table in `informer/src/lib.rs`.
+const INFORMER_HEADER: &str = "//! | bound | value | beyond it |";
+
+/// Files in `informer/src`, separated by spaces, and an expression of their constants and default fields.
+type Limit = (&'static str, &'static str);
+
+/// The beginnings of all rows of the table in `informer/src/lib.rs`, and the limits that the rows contain.
+const INFORMER: &[(&str, &[Limit])] = &[
+    ("keys in a", &[]),
+    ("a read of", &[("runtime/client/kind_client.rs", "PATIENCE")]),
+    ("objects of a type", &[("runtime/client/unseen.rs", "REMEMBERED")]),
+    (
+        "opening a watch",
+        &[
+            ("cache/reflector/watch.rs", "FIRST_BOOKMARK"),
+            ("cache/reflector/options.rs", "REQUEST_TIMEOUT / 2"),
+        ],
+    ),
+    (
+        "a page of a list",
+        &[
+            ("cache/reflector/options.rs", "REQUEST_TIMEOUT"),
+            (
+                "cache/reflector/options.rs cache/reflector/list.rs",
+                "REQUEST_TIMEOUT * PAGE_SLACK",
+            ),
+        ],
+    ),
+    (
+        "a watch of a server",
+        &[("cache/reflector/watch.rs", "BOOKMARK_SILENCE")],
+    ),
+    (
+        "a request for a Lease",
+        &[
+            ("runtime/leader_election.rs", "LEAST_REQUEST_TIMEOUT"),
+            ("runtime/sharding/member.rs", "LEAST_REQUEST_TIMEOUT"),
+        ],
+    ),
+    ("a key held back", &[("reconcile/gate.rs", "PATIENCE")]),
+    ("sync of a cache", &[("cache/factory.rs", "CACHE_SYNC_TIMEOUT")]),
+    ("sync of the Leases", &[("cache/factory.rs", "CACHE_SYNC_TIMEOUT")]),
+    (
+        "a replica without a valid Lease",
+        &[("runtime/sharding/config.rs", "lease_duration + hand_over_timeout")],
+    ),
+    (
+        "a replica that cannot renew",
+        &[
+            ("runtime/sharding/config.rs", "renew_deadline"),
+            ("runtime/sharding/config.rs", "lease_duration"),
+        ],
+    ),
+    ("recorded keys", &[("runtime/sharding/handle.rs", "MEMORY")]),
+    ("a shutdown", &[("runtime/manager.rs", "grace")]),
+    ("queued events", &[("runtime/recorder.rs", "QUEUE")]),
+    (
+        "events in progress",
+        &[("runtime/recorder.rs", "QUEUE"), ("runtime/event_sink.rs", "LANES")],
+    ),
+    ("recorded series", &[("runtime/event_series.rs", "REMEMBERED")]),
+    (
+        "attempts to write",
+        &[
+            ("runtime/event_sink.rs", "TRIES.0"),
+            ("runtime/event_sink.rs", "TRIES.1"),
+        ],
+    ),
+];
+
+#[test]
+fn table_of_bounds_of_the_informer_agrees_with_the_constants() {
+    let folder = root().join("informer/src");
+    let text = fs::read_to_string(folder.join("lib.rs")).expect("the crate has a lib.rs");
+    let table = text.lines().skip_while(|line| *line != INFORMER_HEADER).skip(2);
+    let rows: Vec<&str> = table.map_while(|line| line.strip_prefix("//! | ")).collect();
+    assert_eq!(
+        rows.len(),
+        INFORMER.len(),
+        "the number of rows differs from the list in bounds.rs"
+    );
+    let mut faults = Vec::new();
+    for (row, (bound, limits)) in rows.into_iter().zip(INFORMER) {
+        if !row.starts_with(bound) {
+            faults.push(format!("{row:?} does not begin with {bound:?}"));
+        }
+        let (_, columns) = row.split_once(" | ").expect("the row has several columns");
+        for (files, expression) in *limits {
+            let read = |file: &str| fs::read_to_string(folder.join(file)).expect("the file exists");
+            let source: String = files.split(' ').map(read).collect();
+            match evaluate(&source, expression) {
+                Some(value) if value.texts().iter().any(|text| contains(columns, text)) => {}
+                value => faults.push(format!("{bound}: {expression} is {value:?}, the table has {columns}")),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Evaluates constants, default fields, numbers and operators, from left to right. `NAME.1` is the second part of a
+/// tuple.
+fn evaluate(source: &str, expression: &str) -> Option<Value> {
+    let operand = |word: &str| {
+        if let Ok(number) = word.parse() {
+            return Some(Value::Number(number));
+        }
+        let (name, part) = word.split_once('.').unwrap_or((word, "0"));
+        match values(source, name) {
+            Some(values) => values.get(part.parse::<usize>().ok()?).copied(),
+            None => default_of(source, name),
+        }
+    };
+    let words: Vec<&str> = expression.split_whitespace().collect();
+    let (first, rest) = words.split_first()?;
+    let mut result = operand(first)?;
+    for pair in rest.chunks(2) {
+        let [operator, right] = *pair else { return None };
+        result = match (result, operator, operand(right)?) {
+            (Value::Milliseconds(left), "+", Value::Milliseconds(right)) => Value::Milliseconds(left + right),
+            (Value::Milliseconds(left), "*", Value::Number(right)) => Value::Milliseconds(left * right),
+            (Value::Milliseconds(left), "/", Value::Number(right)) => Value::Milliseconds(left / right),
+            _ => return None,
+        };
+    }
+    Some(result)
+}
+
+/// Returns the duration of a field in a struct literal.
+fn default_of(source: &str, field: &str) -> Option<Value> {
+    let field = format!(" {field}: ");
+    let mut values = source.split(field.as_str()).skip(1);
+    values.find_map(|it| {
+        let value = it.strip_prefix("Some(").unwrap_or(it);
+        let (seconds, _) = value.strip_prefix("Duration::from_secs(")?.split_once(')')?;
+        Some(Value::Milliseconds(seconds.parse::<f64>().ok()? * 1e3))
+    })
 }
 
 /// Returns the errors in a row.
@@ -89,6 +227,9 @@ fn contains(limit: &str, text: &str) -> bool {
     })
 }
 
+/// Numbers that the tables may contain as words.
+const WORDS: [(f64, &str); 3] = [(2.0, "two"), (4.0, "four"), (8.0, "eight")];
+
 /// Value of a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
@@ -117,10 +258,11 @@ impl Value {
             ],
         };
         let (Self::Number(value) | Self::Milliseconds(value)) = self;
-        units
+        let digits = units
             .iter()
-            .map(|(unit, size)| format!("{}{unit}", grouped(value / size)))
-            .collect()
+            .map(|(unit, size)| format!("{}{unit}", grouped(value / size)));
+        let word = WORDS.iter().find(|(number, _)| self == Self::Number(*number));
+        digits.chain(word.map(|(_, word)| (*word).to_owned())).collect()
     }
 }
 
@@ -202,4 +344,15 @@ fn constants_are_evaluated_and_shown_as_in_the_table() {
         assert!(values.iter().all(is_shown), "{name}: {values:?}");
     }
     assert!(!contains("110,000", "10,000") && !contains("10,000", "10"));
+    let source = "const T: Duration = Duration::from_secs(60);\nconst P: (u32, u32) = (3, 8);\n\
+                  Self { wait: Some(Duration::from_secs(15)), rest: Duration::from_secs(1) }";
+    for (expression, text) in [
+        ("T + wait", "75 s"),
+        ("T / 2", "30 s"),
+        ("rest", "1 s"),
+        ("P.1", "eight"),
+    ] {
+        let value = evaluate(source, expression).expect("the expression has a value");
+        assert!(value.texts().iter().any(|it| it == text), "{expression}: {value:?}");
+    }
 }
