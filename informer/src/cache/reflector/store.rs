@@ -49,14 +49,14 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Namespace and name.
-    pub key: ObjectKey,
+    pub(crate) key: ObjectKey,
     /// Uid of the object.
-    pub uid: String,
+    pub(crate) uid: String,
 }
 
 impl Unread {
     /// Returns `stored` if it is an earlier state of this object: if it has the same uid, or if the uid is unknown.
-    pub fn known<K: Cacheable>(&self, stored: Option<&CachedObject<K>>) -> Option<CachedObject<K>> {
+    pub(crate) fn known<K: Cacheable>(&self, stored: Option<&CachedObject<K>>) -> Option<CachedObject<K>> {
         stored.filter(|it| it.may_have_uid(&self.uid)).cloned()
     }
 }

@@ -36,7 +36,6 @@ const OPEN: &[(&str, &[&str])] = &[
             "ObjectId",
             "ResourcePath",
             "SentBy",
-            "Unread",
         ],
     ),
     (
