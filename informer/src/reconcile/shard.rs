@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
@@ -14,6 +15,10 @@ pub(crate) trait Shard<R>: Send + Sync {
 
     /// Sets a key aside until this process owns it again. Called when work on the key was aborted.
     fn set_aside(&self, key: &R);
+
+    /// Adds the keys that this process gains to the queue, as after a start. Never returns. Calls the user's mapping
+    /// functions, which may be slow, so it must not run on the task that renews the permission to work on keys.
+    fn replay_gained(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Keeps track of the [`Stay`]s of this process, which call [`end`](Self::end) when they are dropped.

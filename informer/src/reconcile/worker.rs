@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::select;
+use futures::future::{join, pending, select};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -108,12 +108,19 @@ where
                 }
             });
         }
-        match this.gate.clone() {
-            None => tasks.joined().await,
-            Some(gate) => {
-                let _first = select(pin!(tasks.joined()), pin!(gate.sweep())).await;
+        let sweeping = async {
+            match &this.gate {
+                Some(gate) => gate.sweep().await,
+                None => pending().await,
             }
-        }
+        };
+        let replaying = async {
+            match &this.shard {
+                Some(shard) => shard.replay_gained().await,
+                None => pending().await,
+            }
+        };
+        let _first = select(pin!(tasks.joined()), pin!(join(sweeping, replaying))).await;
     }
 
     /// Processes a key from the queue. Returns the time at which the reconcile ended; `None` if the key was not

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,10 @@ use super::sharding::ShardKeys;
 use crate::cache::{HandlerOptions, HandlerRegistration, SharedInformer};
 use crate::handler::{AnyEvent, Event, HandlerFn, Predicate, ToKeys, enqueue};
 use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
-use crate::{Cacheable, Error, ObjectKey};
+use crate::{Cacheable, CachedObject, Error, ObjectKey};
+
+/// Number of objects after which a replay of gained keys yields to other tasks.
+const YIELD_AFTER: usize = 32;
 
 /// Function that starts a watch with the controller's intake.
 pub(super) type Watch<R = ObjectKey> = Box<dyn FnOnce(&Intake<R>) -> Result<Registered, Error> + Send>;
@@ -104,31 +108,45 @@ impl<R: RequestKey> Intake<R> {
         let (delivering, again) = (Arc::clone(&redelivery), Arc::clone(&redelivery).run());
         let handler = HandlerFn::new(move |event: &Event<K>| delivering.deliver(event));
         let registration = informer.add_handler_beside(handler, options, again)?;
+        let replay_object = Arc::new(move |object: &CachedObject<K>, push: &mut dyn FnMut(R)| {
+            let event = Event::Added {
+                object: object.clone(),
+                is_in_initial_list: true,
+            };
+            redelivery.replay(&event, &mut |event| {
+                replayed_key(event, &replayed, &mut |it| push(it.key))
+            });
+        });
         // The watch may end long before the controller, and must not keep the cache alive.
         let watched = informer.downgrade();
-        let replay: Replay<R> = Arc::new(move |push| {
-            let Some(informer) = watched.upgrade() else {
-                return;
-            };
-            for object in informer.cache().snapshot().iter() {
-                let event = Event::Added {
-                    object: object.clone(),
-                    is_in_initial_list: true,
-                };
-                redelivery.replay(&event, &mut |event| {
-                    replayed_key(event, &replayed, &mut |it| push(it.key))
-                });
-            }
-        });
+        let snapshot = Arc::new(move || watched.upgrade().map(|it| it.cache().snapshot()));
         if let Some(shard) = &self.shard {
-            let (replay, watched) = (Arc::clone(&replay), registration.clone());
-            shard.replay_by(Arc::new(move |push| {
-                replay(push);
-                !watched.has_ended()
+            let parts = (Arc::clone(&replay_object), Arc::clone(&snapshot), registration.clone());
+            shard.replay_by(Arc::new(move |mut push: Box<dyn FnMut(R) + Send>| {
+                let (replay_object, snapshot, watched) = parts.clone();
+                let replaying = async move {
+                    if let Some(objects) = snapshot() {
+                        for (number, object) in objects.iter().enumerate() {
+                            replay_object(object, &mut *push);
+                            if (number + 1).is_multiple_of(YIELD_AFTER) {
+                                tokio::task::yield_now().await;
+                            }
+                        }
+                    }
+                    !watched.has_ended()
+                };
+                replaying.boxed()
             }));
         }
         if let Some(replays) = &self.replays {
             let watched = registration.clone();
+            let replay: Replay<R> = Arc::new(move |push| {
+                if let Some(objects) = snapshot() {
+                    for object in objects.iter() {
+                        replay_object(object, push);
+                    }
+                }
+            });
             replays.add(replay, move || watched.has_ended());
         }
         Ok(registration)

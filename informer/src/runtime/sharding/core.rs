@@ -20,7 +20,8 @@ use crate::{Error, deadline};
 
 /// A sharded controller.
 pub(super) trait Participant: Send + Sync {
-    /// Handles a changed permission, which may include further keys.
+    /// Handles a changed permission, which may include further keys. Called on the task that renews the Lease, so it
+    /// must not call user code.
     fn widened(&self, before: &Permission, after: &Permission);
 }
 

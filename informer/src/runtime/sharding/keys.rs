@@ -6,6 +6,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::core::{Core, Participant};
@@ -18,6 +21,10 @@ use crate::sync::Mutex;
 
 /// Minimum number of remembered keys at which old keys are removed.
 const SWEEP_AT: usize = 1024;
+
+/// Maximum number of earlier permissions that are kept for a replay. If there are more, the replay includes all keys
+/// that this replica may work on.
+const EARLIER_MAX: usize = 8;
 
 /// Functions that return the position of a key in the hash space, and its string form.
 pub(crate) struct Places<R> {
@@ -42,8 +49,11 @@ impl<R> Clone for Places<R> {
 
 impl<R> Copy for Places<R> {}
 
+/// Function that receives the keys of a replay.
+type Push<R> = Box<dyn FnMut(R) + Send>;
+
 /// Function that calls its argument with all keys of a watch. Returns `false` if the watch has ended.
-type Replay<R> = Arc<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
+type Replay<R> = Arc<dyn Fn(Push<R>) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// Restricts a controller to the keys that this replica owns.
 ///
@@ -58,6 +68,10 @@ pub(crate) struct ShardKeys<R: RequestKey> {
     memory: Duration,
     /// Guards the remembered keys.
     aside: Mutex<Aside<R>>,
+    /// Permissions before the changes since the last replay that may have added keys.
+    earlier: Mutex<Vec<Permission>>,
+    /// Notified when a replay is necessary.
+    gained: Notify,
     replays: Mutex<Vec<Replay<R>>>,
 }
 
@@ -82,6 +96,8 @@ impl<R: RequestKey> ShardKeys<R> {
                 sweep_at: SWEEP_AT,
                 last: 0,
             }),
+            earlier: Mutex::default(),
+            gained: Notify::new(),
             replays: Mutex::default(),
         });
         let participant: Arc<dyn Participant> = Arc::clone(&this) as Arc<dyn Participant>;
@@ -105,6 +121,49 @@ impl<R: RequestKey> ShardKeys<R> {
 
     fn aside(&self) -> MutexGuard<'_, Aside<R>> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, Vec<Permission>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn replay_whenever_gained(&self) {
+        loop {
+            self.gained.notified().await;
+            self.replay().await;
+        }
+    }
+
+    /// Calls the mapping functions of all watches, and adds the keys that this replica has gained to the queue.
+    async fn replay(&self) {
+        let earlier: Arc<[Permission]> = std::mem::take(&mut *self.earlier()).into();
+        if earlier.is_empty() {
+            return;
+        }
+        let options = AddOptions {
+            priority: if self.queue.has_priorities() { LOW_PRIORITY } else { 0 },
+            ..AddOptions::default()
+        };
+        // If a key is lost again in the meantime, its worker sets it aside.
+        let now = self.core.permission();
+        // The mapping functions of a watch may add further watches, so the lock must not be held.
+        let replays = self.replays().clone();
+        let mut ended = Vec::new();
+        for replay in replays {
+            let (queue, places, earlier, now) =
+                (self.queue.clone(), self.places, Arc::clone(&earlier), Arc::clone(&now));
+            let push = Box::new(move |key: R| {
+                let place = (places.place)(&key);
+                if now.permits(place) && !earlier.iter().all(|it| it.permits(place)) {
+                    queue.add_with(key, options);
+                }
+            });
+            if !replay(push).await {
+                ended.push(replay);
+            }
+        }
+        self.replays()
+            .retain(|it| !ended.iter().any(|ended| Arc::ptr_eq(it, ended)));
     }
 
     fn replays(&self) -> MutexGuard<'_, Vec<Replay<R>>> {
@@ -146,6 +205,10 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
             self.queue.add(key.clone());
         }
     }
+
+    fn replay_gained(&self) -> BoxFuture<'_, ()> {
+        self.replay_whenever_gained().boxed()
+    }
 }
 
 impl<R: RequestKey> Participant for ShardKeys<R> {
@@ -170,22 +233,14 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
             // A replay calls the mapping functions for all objects.
             return;
         }
-        let options = AddOptions {
-            priority: if self.queue.has_priorities() { LOW_PRIORITY } else { 0 },
-            ..AddOptions::default()
-        };
-        let mut push = |key: R| {
-            let place = (self.places.place)(&key);
-            if after.permits(place) && !before.permits(place) {
-                self.queue.add_with(key, options);
-            }
-        };
-        // The mapping functions of a watch may add further watches, so the lock must not be held.
-        let replays = self.replays().clone();
-        let ended = replays.iter().filter(|replay| !replay(&mut push));
-        let ended: Vec<_> = ended.collect();
-        self.replays()
-            .retain(|it| !ended.iter().any(|ended| Arc::ptr_eq(it, ended)));
+        let mut earlier = self.earlier();
+        if earlier.len() < EARLIER_MAX {
+            earlier.push(before.clone());
+        } else {
+            *earlier = vec![Permission::none(&after.me)];
+        }
+        drop(earlier);
+        self.gained.notify_one();
     }
 }
 
@@ -271,20 +326,59 @@ mod tests {
         }
     }
 
-    #[test]
-    fn mapping_function_may_add_a_watch_during_a_replay() {
+    #[tokio::test(start_paused = true)]
+    async fn mapping_function_may_add_a_watch_during_a_replay() {
         let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
         let queue = WorkQueue::new();
         let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
         let adding = Arc::downgrade(&keys);
-        keys.replay_by(Arc::new(move |push| {
-            adding.upgrade().expect("the keys exist").replay_by(Arc::new(|_| true));
+        keys.replay_by(Arc::new(move |mut push: Push<u32>| {
+            let another = Arc::new(|_: Push<u32>| std::future::ready(true).boxed());
+            adding.upgrade().expect("the keys exist").replay_by(another);
             push(1);
-            false
+            std::future::ready(false).boxed()
         }));
         core.renew(Instant::now() + Duration::from_secs(600));
         core.permit(permission(&["a"]));
+        keys.replay().await;
         assert_eq!(queue.len(), 1);
         assert_eq!(keys.replays().len(), 1, "the first watch has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gained_keys_are_replayed_on_another_task_than_the_renewal() {
+        let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
+        let queue = WorkQueue::new();
+        let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
+        keys.replay_by(Arc::new(|mut push: Push<u32>| {
+            (0..20).for_each(&mut push);
+            std::future::ready(true).boxed()
+        }));
+        let replaying = Arc::clone(&keys);
+        tokio::spawn(async move { replaying.replay_gained().await });
+        let replayed = async || {
+            // `permit` must not wait for the mapping functions of a replay.
+            assert!(queue.is_empty());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let items = std::iter::from_fn(|| queue.try_get());
+            items.map(|it| *it).collect::<BTreeSet<u32>>()
+        };
+        core.renew(Instant::now() + Duration::from_secs(600));
+        core.permit(permission(&["a"]));
+        assert_eq!(replayed().await, (0..20).collect());
+        // The keys of another replica are lost, and gained again before the replay begins.
+        for members in [["a", "b"].as_slice(), &["a"]] {
+            core.permit(permission(members));
+        }
+        let both = permission(&["a", "b"]);
+        let of_b: BTreeSet<u32> = (0..20).filter(|it| !both.permits(place_of(it))).collect();
+        assert!(!of_b.is_empty() && of_b.len() < 20);
+        assert_eq!(replayed().await, of_b);
+        // More changes than are recorded.
+        for _ in 0..EARLIER_MAX {
+            core.permit(permission(&["a", "b"]));
+            core.permit(permission(&["a"]));
+        }
+        assert_eq!(replayed().await, (0..20).collect());
     }
 }
