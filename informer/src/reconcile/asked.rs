@@ -40,6 +40,29 @@ pub(super) enum About {
 }
 
 impl Asked {
+    /// Creates a request for the current state of an object; of the whole collection if `name` is empty.
+    pub(crate) fn new(client: Client, path: String, name: &str) -> Self {
+        let about = if name.is_empty() {
+            About::Deleted
+        } else {
+            About::Object(name.to_owned())
+        };
+        Self { client, path, about }
+    }
+
+    /// Returns the current version of a collection. It is lower than the versions of earlier writes only if the server
+    /// was restored from a backup.
+    pub(crate) async fn current(client: Client, path: String) -> Result<ResourceVersion, Error> {
+        match Self::new(client, path, "").present().await? {
+            Written::Version(version) => Ok(version),
+            Written::Terminating { .. }
+            | Written::Gone { .. }
+            | Written::Deleted { .. }
+            | Written::Absent { .. }
+            | Written::Unknown(_) => Ok(ResourceVersion::default()),
+        }
+    }
+
     /// Reads the current state. Returns the condition under which a cache includes this state.
     pub(super) async fn present(&self) -> Result<Written, Error> {
         let asking = async {

@@ -16,6 +16,7 @@ mod span;
 mod worker;
 
 pub use crate::error::BoxError;
+pub(crate) use asked::Asked;
 pub(crate) use collection::{ClusterId, Collection};
 pub(crate) use gate::{Caches, Gate};
 pub use reconcile_error::{ReconcileError, TerminalError};

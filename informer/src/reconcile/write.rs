@@ -90,6 +90,25 @@ impl Write {
         self.key == other.key && self.collection == other.collection
     }
 
+    /// Returns `true` if the server was restored from a backup and has lost this write: its `current` version is lower
+    /// than the version of the write.
+    pub(crate) fn is_lost(&self, current: &ResourceVersion) -> bool {
+        let version = match &self.what {
+            Written::Absent { floor } => floor.clone(),
+            Written::Version(_)
+            | Written::Terminating { .. }
+            | Written::Gone { .. }
+            | Written::Deleted { .. }
+            | Written::Unknown(_) => self.version(),
+        };
+        *current < version
+    }
+
+    /// Marks the outcome as unknown, so that `asked` reads it.
+    pub(crate) fn question(&mut self, asked: Asked) {
+        self.what = Written::Unknown(Arc::new(asked));
+    }
+
     /// If the outcome is unknown, reads the current state from the server. Returns the write unchanged if the request
     /// fails temporarily; `None` if the server refuses the request.
     pub(crate) async fn learn(&self) -> Option<Self> {

@@ -12,12 +12,13 @@ use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObject
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::backend::{Backend, Reader};
 use super::write_options::Part;
 use crate::cache::{SharedInformer, SharedInformerFactory, late_caches};
 use crate::object::Cacheable;
+use crate::reconcile::{Asked, Write};
 use crate::runtime::merge_patch::difference;
 use crate::{CachedObject, Error, ObjectKey};
 
@@ -26,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interval at which a waiting read queries the unknown outcomes of writes again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time after which a waiting read compares the versions of the writes with the version of the server.
+const COMPARE_AFTER: Duration = Duration::from_secs(5);
 
 /// Reads and writes the objects of one type, with the methods of [`CachedClient`](super::CachedClient). Returned by
 /// [`kind`](super::CachedClient::kind), [`dynamic`](super::CachedClient::dynamic) and
@@ -301,14 +305,18 @@ impl<K: Cacheable> KindClient<K> {
         if first().is_none() {
             return Ok(());
         }
-        let cache = informer.cache();
+        let (cache, began) = (informer.cache(), Instant::now());
         let seen = async {
+            let mut is_compared = false;
             loop {
                 self.client.shared.unseen.learn(&self.kinds.resource, key).await;
                 // If the server did not respond, or if another outcome becomes unknown in the meantime, query again.
                 let received = cache.until(|| first().is_none());
                 if timeout(ASK_AGAIN, received).await.is_ok() {
                     return;
+                }
+                if !is_compared && began.elapsed() >= COMPARE_AFTER {
+                    is_compared = self.question_lost_writes(first()).await;
                 }
             }
         };
@@ -319,6 +327,30 @@ impl<K: Cacheable> KindClient<K> {
                 informer.name()
             ))
         })
+    }
+
+    /// Compares the recorded writes with the version of the server. A cache whose first list is from a server that was
+    /// restored from a backup does not detect this, and never receives the lost writes. Their current state is read
+    /// instead. `missing` is the first write that the cache has not received. Returns `false` if the server has not
+    /// responded.
+    async fn question_lost_writes(&self, missing: Option<Write>) -> bool {
+        let Some(missing) = missing else {
+            return true;
+        };
+        let (client, requested) = (&self.client.shared.client, Instant::now());
+        let path = |key: &ObjectKey| self.kinds.path(key.namespace());
+        match Asked::current(client.clone(), path(&missing.key)).await {
+            Ok(current) => {
+                let ask = |key: &ObjectKey| Asked::new(client.clone(), path(key), key.name());
+                let unseen = &self.client.shared.unseen;
+                unseen.question_lost(&self.kinds.resource, &current, requested, ask);
+                true
+            }
+            Err(err) => {
+                tracing::debug!(%err, "the version of the server is unknown");
+                err.code().is_some_and(|code| code != 429 && code < 500)
+            }
+        }
     }
 
     async fn get_live(&self, key: &ObjectKey) -> Result<Option<CachedObject<K>>, Error> {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use crate::ObjectKey;
+use tokio::time::Instant;
+
 use crate::cache_state::CacheState;
-use crate::reconcile::Write;
+use crate::reconcile::{Asked, Write};
 use crate::sync::Mutex;
+use crate::{ObjectKey, ResourceVersion};
 
 /// Maximum number of objects of a resource for which writes are tracked. If there are more, the object whose last write
 /// is oldest is dropped, and reads may return its state from before the write.
@@ -120,6 +122,26 @@ impl Unseen {
         Write::learn_all(unknown, settle).await;
     }
 
+    /// Marks the outcomes of lost writes as unknown. `current` is the version of the server, which was requested at
+    /// `requested`. A server that was restored from a backup never sends the versions of these writes to caches.
+    pub(super) fn question_lost(
+        &self,
+        resource: &str,
+        current: &ResourceVersion,
+        requested: Instant,
+        ask: impl Fn(&ObjectKey) -> Asked,
+    ) {
+        let mut all = self.lock();
+        let Some(known) = all.get_mut(resource) else {
+            return;
+        };
+        let writes = known.objects.values_mut().flat_map(|it| &mut it.writes);
+        for write in writes.filter(|it| it.at <= requested && it.is_lost(current)) {
+            let asked = ask(&write.key);
+            write.question(asked);
+        }
+    }
+
     /// Returns the first write to this object, or to any object if `key` is `None`, that the cache has not received.
     /// Drops the writes that all `caches` of the resource have received: a write that only some of them have received
     /// is still missing in the others. Caches that are started later are not considered, although their first list may
@@ -161,10 +183,7 @@ impl Unseen {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::Instant;
-
     use super::*;
-    use crate::ResourceVersion;
     use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
 
