@@ -30,3 +30,56 @@ pub(crate) trait CacheState: Send + Sync + 'static {
         false
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fake {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A cache that contains all changes up to a version, but no objects.
+    #[derive(Debug, Default)]
+    pub(crate) struct FakeCache {
+        pub(crate) version: AtomicU64,
+        /// Number of comparisons with writes.
+        pub(crate) comparisons: AtomicUsize,
+        /// If set, the cache only selects objects whose label `app` has this value.
+        pub(crate) app: Option<&'static str>,
+    }
+
+    impl FakeCache {
+        /// Creates a cache that has reached a version.
+        pub(crate) fn at(version: u64) -> Self {
+            Self {
+                version: AtomicU64::new(version),
+                ..Self::default()
+            }
+        }
+    }
+
+    impl CacheState for FakeCache {
+        fn may_have(&self, _: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+            self.comparisons.fetch_add(1, Ordering::Relaxed);
+            match (self.app, labels) {
+                (Some(app), Some(labels)) => labels.get("app").is_some_and(|it| it == app),
+                (Some(_) | None, _) => true,
+            }
+        }
+
+        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
+            ResourceVersion::from(self.version.load(Ordering::Relaxed).to_string().as_str())
+        }
+
+        fn uid(&self, _: &ObjectKey) -> Option<String> {
+            None
+        }
+
+        fn is_deleting(&self, _: &ObjectKey) -> bool {
+            false
+        }
+
+        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
+            None
+        }
+    }
+}

@@ -254,38 +254,10 @@ impl<R> fmt::Debug for Gate<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
+    use crate::cache_state::fake::FakeCache;
     use crate::interleave::interleave;
     use crate::{ObjectKey, ResourceVersion};
-
-    /// A fake cache that contains all changes up to a version.
-    #[derive(Default)]
-    struct Cache(AtomicU64);
-
-    impl CacheState for Cache {
-        fn may_have(&self, _: &ObjectKey, _: Option<&BTreeMap<String, String>>) -> bool {
-            true
-        }
-
-        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
-            ResourceVersion::from(self.0.load(Ordering::Relaxed).to_string().as_str())
-        }
-
-        fn uid(&self, _: &ObjectKey) -> Option<String> {
-            None
-        }
-
-        fn is_deleting(&self, _: &ObjectKey) -> bool {
-            false
-        }
-
-        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
-            None
-        }
-    }
 
     fn pods() -> Collection {
         Collection::new(None, "", "pods")
@@ -307,12 +279,12 @@ mod tests {
         for seed in 0..400 {
             let (gate, caches) = (
                 Gate::new(Caches::default()),
-                [(); 2].map(|()| Arc::new(Cache::default())),
+                [(); 2].map(|()| Arc::new(FakeCache::default())),
             );
             for cache in &caches {
                 gate.join(pods(), cache.clone());
             }
-            let received = || caches.iter().map(|it| it.0.load(Ordering::Relaxed)).min();
+            let received = || caches.iter().map(|it| it.version.load(Ordering::Relaxed)).min();
             let work = |key: u32, versions: [u64; 3]| {
                 for version in versions {
                     gate.remember(&key, write(version));
@@ -325,9 +297,9 @@ mod tests {
                     }
                 }
             };
-            let receive = |cache: &Cache| {
+            let receive = |cache: &FakeCache| {
                 for version in 1..=6 {
-                    cache.0.store(version, Ordering::Relaxed);
+                    cache.version.store(version, Ordering::Relaxed);
                     gate.drop_seen();
                 }
             };
@@ -353,7 +325,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn key_held_back_too_long_fails_even_if_old_writes_are_swept() {
-        let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
+        let (cache, gate) = (Arc::new(FakeCache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache);
         let sweeping = Arc::clone(&gate);
         tokio::spawn(async move { sweeping.sweep().await });
@@ -377,7 +349,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn remembered_writes_of_keys_that_are_never_added_again_are_removed() {
-        let (cache, gate) = (Arc::new(Cache::default()), Arc::new(Gate::new(Caches::default())));
+        let (cache, gate) = (Arc::new(FakeCache::default()), Arc::new(Gate::new(Caches::default())));
         gate.join(pods(), cache.clone());
         let sweeping = Arc::clone(&gate);
         tokio::spawn(async move { sweeping.sweep().await });
@@ -389,7 +361,7 @@ mod tests {
             "keys are kept while the cache lacks their writes"
         );
         // The cache catches up, but no key is enqueued or checked anymore.
-        cache.0.store(9_997, Ordering::Relaxed);
+        cache.version.store(9_997, Ordering::Relaxed);
         tokio::time::sleep(SWEEP_EVERY * 2).await;
         assert_eq!(gate.lock().keys.len(), 3);
         assert!(gate.lock().keys.capacity() < 64);

@@ -309,6 +309,7 @@ mod tests {
 
     use super::super::asked::About;
     use super::*;
+    use crate::cache_state::fake::FakeCache;
 
     fn version(version: &str) -> Written {
         Written::Version(ResourceVersion::from(version))
@@ -431,31 +432,6 @@ mod tests {
         assert_eq!(texts(writes.iter().map(|it| &it.what)), texts(&[version("9")]));
     }
 
-    /// A fake cache of the objects with the label `app=web`, which is empty and has reached version 4.
-    struct Cache;
-
-    impl CacheState for Cache {
-        fn may_have(&self, _: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
-            labels.is_none_or(|it| it.get("app").is_some_and(|it| it == "web"))
-        }
-
-        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
-            ResourceVersion::from("4")
-        }
-
-        fn uid(&self, _: &ObjectKey) -> Option<String> {
-            None
-        }
-
-        fn is_deleting(&self, _: &ObjectKey) -> bool {
-            false
-        }
-
-        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
-            None
-        }
-    }
-
     #[rstest]
     #[case::added(["web", "web"], false)]
     #[case::selected_at_first(["web", "old"], false)]
@@ -473,6 +449,10 @@ mod tests {
         };
         let mut writes = Vec::new();
         order.into_iter().for_each(|it| Write::merge(&mut writes, labelled(it)));
-        assert_eq!(writes.iter().all(|it| it.is_in(&Cache)), is_seen, "{writes:?}");
+        let cache = FakeCache {
+            app: Some("web"),
+            ..FakeCache::at(4)
+        };
+        assert_eq!(writes.iter().all(|it| it.is_in(&cache)), is_seen, "{writes:?}");
     }
 }

@@ -181,41 +181,12 @@ impl Unseen {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
+    use crate::cache_state::fake::FakeCache;
     use crate::interleave::interleave;
     use crate::reconcile::{Collection, Written as Outcome};
-
-    /// A fake cache that contains all changes up to a version, and counts the comparisons with writes.
-    #[derive(Default)]
-    struct Cache {
-        at: AtomicUsize,
-        looks: AtomicUsize,
-    }
-
-    impl CacheState for Cache {
-        fn may_have(&self, _: &ObjectKey, _: Option<&BTreeMap<String, String>>) -> bool {
-            self.looks.fetch_add(1, Ordering::Relaxed);
-            true
-        }
-
-        fn resource_version(&self, _: &ObjectKey) -> ResourceVersion {
-            ResourceVersion::from(self.at.load(Ordering::Relaxed).to_string().as_str())
-        }
-
-        fn uid(&self, _: &ObjectKey) -> Option<String> {
-            None
-        }
-
-        fn is_deleting(&self, _: &ObjectKey) -> bool {
-            false
-        }
-
-        fn restored(&self, _: &ObjectKey) -> Option<Instant> {
-            None
-        }
-    }
 
     fn key(number: u64) -> ObjectKey {
         ObjectKey::new("default", &format!("pod-{number}"))
@@ -232,16 +203,16 @@ mod tests {
             what: Outcome::Version(ResourceVersion::from(version.to_string().as_str())),
         };
         for seed in 0..500 {
-            let (unseen, cache) = (Unseen::default(), Arc::new(Cache::default()));
+            let (unseen, cache) = (Unseen::default(), Arc::new(FakeCache::default()));
             let caches = || vec![Arc::clone(&cache) as Arc<dyn CacheState>];
-            let receive = |version: usize| cache.at.store(version, Ordering::Relaxed);
+            let receive = |version: u64| cache.version.store(version, Ordering::Relaxed);
             let holds_back = |key: Option<&ObjectKey>| unseen.first(pods.resource(), key, &*cache, caches).is_some();
             // Each task waits for its own write. The order of the responses differs from the order in which the server
             // executed the writes.
             let writer = |versions: [u64; 3]| {
                 for version in versions {
                     unseen.remember(&[write(version)]);
-                    let has_received = || cache.at.load(Ordering::Relaxed) as u64 >= version;
+                    let has_received = || cache.version.load(Ordering::Relaxed) >= version;
                     assert!(
                         holds_back(Some(&key(1))) || has_received(),
                         "the read at {version} misses a write with seed {seed}"
@@ -277,14 +248,9 @@ mod tests {
             what: Outcome::Version(ResourceVersion::from((10 + number).to_string().as_str())),
         };
         (0..5_000).for_each(|it| unseen.remember(&[write(it)]));
-        let cache = |at| {
-            Arc::new(Cache {
-                at: AtomicUsize::new(at),
-                looks: AtomicUsize::new(0),
-            })
-        };
+        let cache = |version| Arc::new(FakeCache::at(version));
         let behind = cache(5);
-        let first = |key: Option<&ObjectKey>, cache: &Arc<Cache>| {
+        let first = |key: Option<&ObjectKey>, cache: &Arc<FakeCache>| {
             let caches = || vec![Arc::clone(cache) as Arc<dyn CacheState>];
             let first = unseen.first(pods.resource(), key, &**cache, caches);
             first.map(|it| it.key)
@@ -292,14 +258,14 @@ mod tests {
         assert_eq!(first(Some(&key(4_999)), &behind), Some(key(4_999)));
         assert_eq!(first(Some(&key(1)), &behind), None, "the oldest writes are forgotten");
         assert_eq!(first(None, &behind), Some(key(5_000 - 4_096)));
-        assert_eq!(behind.looks.load(Ordering::Relaxed), 2);
+        assert_eq!(behind.comparisons.load(Ordering::Relaxed), 2);
         // A list of all objects drops the writes that the cache has received.
         let abreast = cache(10 + 4_000);
         for _ in 0..3 {
             assert_eq!(first(None, &abreast), Some(key(4_001)));
         }
         // A write that the cache has received is also compared with all caches of the resource.
-        assert_eq!(abreast.looks.load(Ordering::Relaxed), 2 * (4_001 - 904) + 3);
+        assert_eq!(abreast.comparisons.load(Ordering::Relaxed), 2 * (4_001 - 904) + 3);
         assert_eq!(first(None, &cache(10_000)), None);
         assert!(unseen.lock().is_empty());
     }
