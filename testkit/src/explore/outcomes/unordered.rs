@@ -1,5 +1,7 @@
 //! Lists in which the order of items is irrelevant: sets, and lists with keys.
 
+use std::collections::BTreeSet;
+
 use fake_apiserver::StoredObject;
 use serde_json::{Map, Value};
 
@@ -16,6 +18,26 @@ pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
         && conditions.iter().all(|it| it["type"].is_string())
     {
         conditions.sort_by_cached_key(|it| it["type"].to_string());
+    }
+    if let Some(status) = value.get_mut("status") {
+        sort_names(status);
+    }
+}
+
+/// Sorts lists of different strings in a status. Controllers write such lists, for example the names of all ready Pods,
+/// in the order of a cache, which is random.
+fn sort_names(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(sort_names),
+        Value::Array(items) => {
+            let names: BTreeSet<&str> = items.iter().filter_map(Value::as_str).collect();
+            if names.len() == items.len() {
+                items.sort_by_cached_key(text);
+            } else {
+                items.iter_mut().for_each(sort_names);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -44,4 +66,27 @@ fn key(item: &Value, keys: &[&str]) -> String {
 
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::names(json!({"members": {"ready": ["b", "a"]}}), json!({"members": {"ready": ["a", "b"]}}), true)]
+    #[case::names_in_a_list(json!([{"pods": ["b", "a"]}]), json!([{"pods": ["a", "b"]}]), true)]
+    #[case::equal_names(json!({"history": ["b", "a", "b"]}), json!({"history": ["a", "b", "b"]}), false)]
+    #[case::numbers(json!({"partitions": [2, 1]}), json!({"partitions": [1, 2]}), false)]
+    fn only_lists_of_different_names_in_a_status_are_unordered(
+        #[case] mut one: Value,
+        #[case] mut other: Value,
+        #[case] is_same: bool,
+    ) {
+        sort_names(&mut one);
+        sort_names(&mut other);
+        assert_eq!(one == other, is_same);
+    }
 }
