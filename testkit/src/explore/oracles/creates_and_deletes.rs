@@ -23,10 +23,12 @@ fn check(facts: &Facts<'_>) -> Option<String> {
     }
     let state = facts.gate.state();
     let all = [&state.created, &state.deleted];
-    let ((did, key), [now, before]) = more_often(all, facts.times(), reference).pop_first()?;
-    Some(format!(
-        "{key} was {did} {now} times, but {before} times in the reference run"
-    ))
+    let more = more_often(all, facts.times(), reference).into_iter();
+    let lines = more.map(|((did, key), [now, before])| {
+        format!("{key} was {did} {now} times, but {before} times in the reference run")
+    });
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| lines.join("\n  "))
 }
 
 fn recurs(runs: &Recurring<'_>) -> bool {

@@ -178,13 +178,6 @@ fn recurrence(
     let fails = |outcome: &Outcome| outcome.violations.first().is_some_and(|it| it.is_like(violation));
     let timing = runs.config.timing;
     let (mut failed, mut made, mut failing) = (1, 1, None);
-    if timing.is_real {
-        // These runs spend most of their time waiting, so execute them concurrently.
-        let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
-        failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
-        made += CONFIRMATIONS;
-        failing = outcomes.into_iter().find(fails);
-    }
     let most = if timing.allows_miss {
         2 * CONFIRMATIONS
     } else {
@@ -196,6 +189,14 @@ fn recurrence(
         (false, missed) => missed > 0,
     };
     while made <= most && !is_decided(failed, made) && !runs.is_stopped() {
+        if timing.is_real {
+            // These runs spend most of their time waiting, so execute them concurrently.
+            let outcomes = runs.at_the_same_time(plan, CONFIRMATIONS);
+            failed += outcomes.iter().filter(|it| fails(it)).count() as u32;
+            made += CONFIRMATIONS;
+            failing = failing.or_else(|| outcomes.into_iter().find(fails));
+            continue;
+        }
         // A failure in a run that may end early is sufficient. If there is none, only a usual run waits long enough.
         let again = early_then_usual(timing.is_real, |role| {
             let again = runs.made(plan, role);

@@ -79,8 +79,7 @@ fn shortened(config: &Config, world: &World, reference: &Arc<Reference>, plan: &
         let what = format!("the scenario has no step {unknown:?}; {}", there_are(steps));
         return Err(unplayable(reference, Outcome::default(), plan.clone(), what));
     }
-    // The search that found the plan excluded the same fields.
-    shortened_reference(config, world, plan, &reference.mask).map_err(|failed| {
+    shortened_reference(config, world, plan, reference).map_err(|failed| {
         let why = failed.violations.first().map(ToString::to_string).unwrap_or_default();
         let what = format!("the remaining scenario fails without any fault: {why}");
         unplayable(reference, *failed, plan.clone(), what)

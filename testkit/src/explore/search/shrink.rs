@@ -1,5 +1,5 @@
 //! Minimises a failure: fewer faults, shorter durations, and fewer steps of the scenario. A smaller plan only counts if
-//! it fails as well, with the same violation.
+//! it fails as well.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(crate) struct Shrunk {
     pub(crate) took: Duration,
 }
 
-/// Returns the smallest plan found that causes the same violation within a limit of processor time, and the run of this
-/// plan. `known` is a failing run of the original plan, if runs take too long to be repeated.
+/// Returns the smallest plan found that violates the same oracle for the same object, within a limit of processor time,
+/// and the run of this plan. `known` is a failing run of the original plan, if runs take too long to be repeated.
 pub(crate) fn shrink(
     config: &Config,
     world: &World,
@@ -42,7 +42,7 @@ pub(crate) fn shrink(
         // With fewer steps, the scenario has a different end state.
         let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
-            let shortened = shortened_reference(config, world, plan, &reference.mask);
+            let shortened = shortened_reference(config, world, plan, reference);
             spent.set(
                 spent.get()
                     + shortened
