@@ -13,12 +13,15 @@ use std::time::Duration;
 use super::confirm::{Confirmation, confirm};
 use super::context::Runs;
 use super::work::{Stop, Work};
-use crate::explore::outcomes::Outcome;
+use crate::explore::outcomes::{Outcome, Violation};
 use crate::explore::plans::Plan;
 
 /// Maximum number of failing runs that are kept until they can be confirmed. When the limit is reached, no further runs
 /// begin.
 const DOUBTFUL_MAX: usize = 256;
+
+/// Maximum number of failures that are confirmed concurrently. Further failures are kept until a confirmation ends.
+const CONFIRMING: usize = 3;
 
 /// The part of the search to which a plan belongs, and the ordinal of the plan.
 type Place = (usize, u64);
@@ -26,7 +29,7 @@ type Place = (usize, u64);
 /// A result that a thread has sent.
 enum Arrived {
     Run(Place, Box<Outcome>),
-    Confirmation(Box<Confirmation>),
+    Confirmation(Place, Box<Confirmation>),
 }
 
 /// A failing run that has not been confirmed yet.
@@ -36,6 +39,16 @@ struct Doubtful {
     /// Number of results at the time of this run, including its own.
     made: u64,
 }
+
+impl Doubtful {
+    fn topic(&self) -> Option<String> {
+        self.outcome.violations.first().map(Violation::topic)
+    }
+}
+
+/// The confirmations in progress, each with the number of results at the time of the failure and the topic of the
+/// failure. Another failure with the same topic waits, because it is only confirmed if this confirmation fails.
+type Confirming = BTreeMap<Place, (u64, Option<String>)>;
 
 /// Functions that run plans and confirm failures, and the state of the search.
 pub(super) struct Jobs<'a> {
@@ -83,7 +96,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     let (done, arrivals) = channel::<thread::Result<Arrived>>();
     thread::scope(|scope| {
         let (mut begun, mut doubtful, mut count) = (BTreeMap::new(), BTreeMap::<Place, _>::new(), 0_u64);
-        let mut confirming = None;
+        let mut confirming = Confirming::new();
         let mut stop = None;
         loop {
             let remaining = work.judge().remaining();
@@ -95,12 +108,12 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
             let room = usize::try_from(most.saturating_sub(made)).unwrap_or(usize::MAX);
             // If a confirmed failure would end the search, do not begin further runs while a failure is waiting for its
             // confirmation.
-            let is_decisive = (confirming.is_some() || !doubtful.is_empty()) && work.judge().needs_one();
+            let is_decisive = (!confirming.is_empty() || !doubtful.is_empty()) && work.judge().needs_one();
             while stop.is_none()
                 && !is_decisive
                 && doubtful.len() < DOUBTFUL_MAX
                 && begun.len() < room
-                && begun.len() + usize::from(confirming.is_some()) < (jobs.at_once)().max(1)
+                && begun.len() + confirming.len() < (jobs.at_once)().max(1)
                 && let Some((plan, about)) = work.next()
             {
                 let place = (work.part(&about), count);
@@ -113,21 +126,22 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
                 let is_open = stop.is_none() && part > 0 && work.is_open(part - 1);
                 (part, number) < first_begun && !is_open
             };
-            while confirming.is_none()
-                && let Some(first) = doubtful.first_entry()
-                && is_next(first.key().0, first.key().1, work)
+            while let Some(place) = next_doubtful(&doubtful, &confirming)
+                && is_next(place.0, place.1, work)
+                && let Some(first) = doubtful.remove(&place)
             {
-                let Doubtful { plan, outcome, made } = first.remove();
+                let topic = first.topic();
+                let Doubtful { plan, outcome, made } = first;
                 let violation = outcome.violations.first();
                 if !(jobs.is_stopped)() && violation.is_some_and(|it| work.judge().must_confirm(it)) {
-                    confirming = Some(made);
+                    confirming.insert(place, (made, topic));
                     let limit = work.judge().shrinking();
                     start(scope, &done, move || {
-                        Arrived::Confirmation(Box::new(confirm(&plan, &outcome, limit)))
+                        Arrived::Confirmation(place, Box::new(confirm(&plan, &outcome, limit)))
                     });
                 }
             }
-            if begun.is_empty() && confirming.is_none() {
+            if begun.is_empty() && confirming.is_empty() {
                 return stop.map_or(Ok(()), Err);
             }
             let is_over = jobs.is_over.load(Ordering::Relaxed);
@@ -142,14 +156,26 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
                     Some((plan, about)) if !is_over => handle(work, (place, plan, about), outcome, &mut doubtful),
                     _ => continue,
                 },
-                Arrived::Confirmation(confirmation) => match confirming.take() {
-                    Some(made) => work.judge().confirmed(*confirmation, made),
+                Arrived::Confirmation(place, confirmation) => match confirming.remove(&place) {
+                    Some((made, _)) => work.judge().confirmed(*confirmation, made),
                     None => Ok(()),
                 },
             };
             stop = stop.or(handled.err());
         }
     })
+}
+
+/// Returns the next failure to confirm: the first one with a topic of which no failure is being confirmed. `None` while
+/// the maximum number of failures is being confirmed.
+fn next_doubtful(doubtful: &BTreeMap<Place, Doubtful>, confirming: &Confirming) -> Option<Place> {
+    let is_free = |it: &Doubtful| {
+        let topic = it.topic();
+        !confirming.values().any(|(_, other)| *other == topic)
+    };
+    let mut free = doubtful.iter().filter(|(_, it)| is_free(it));
+    let next = free.next().filter(|_| confirming.len() < CONFIRMING);
+    next.map(|(place, _)| *place)
 }
 
 /// Waits for the next result, at most for `time`.
@@ -191,7 +217,6 @@ mod tests {
 
     use super::*;
     use crate::explore::machine::WallClock;
-    use crate::explore::outcomes::Violation;
     use crate::explore::plans::{Action, Fault, SHORT};
     use crate::explore::search::confirm::Confirmed;
     use crate::explore::search::work::Judge;
@@ -268,6 +293,18 @@ mod tests {
     /// Runs the plans `0` to `3`, two concurrently; `1` and `2` fail. The run of `0` ends when the result of the plan
     /// `last` has been handled, or when the search is over.
     fn explored(last: &str, most: u64, time: Duration) -> Numbered {
+        explored_with(["same", "same"], (last, most, time), &|plan, _, _| Confirmation {
+            result: Confirmed::FirstCome(name(plan)),
+            took: Duration::ZERO,
+        })
+    }
+
+    /// Same as `explored`, with the messages of the failures and a function that confirms them.
+    fn explored_with(
+        [first, second]: [&str; 2],
+        (last, most, time): (&str, u64, Duration),
+        confirm: &(dyn Fn(&Plan, &Outcome, Duration) -> Confirmation + Sync),
+    ) -> Numbered {
         let action = Action {
             fault: Fault::CrashAfter,
             value: SHORT,
@@ -295,7 +332,8 @@ mod tests {
                         thread::yield_now();
                     }
                 }
-                "1" | "2" => outcome.violations.push(Violation::new("it", String::new())),
+                "1" => outcome.violations.push(Violation::new("it", first.to_owned())),
+                "2" => outcome.violations.push(Violation::new("it", second.to_owned())),
                 _ => {}
             }
             outcome
@@ -305,10 +343,7 @@ mod tests {
             is_stopped: &|| false,
             is_over: &is_over,
             run: &run,
-            confirm: &|plan, _, _| Confirmation {
-                result: Confirmed::FirstCome(name(plan)),
-                took: Duration::ZERO,
-            },
+            confirm,
         };
         let is_spent = as_they_come(&jobs, &mut work).is_err();
         assert_eq!(is_spent, is_over.into_inner());
@@ -327,6 +362,21 @@ mod tests {
     fn failures_are_confirmed_in_plan_order_after_earlier_runs() {
         let work = explored("3", 4, LONG);
         assert_eq!(work.confirmed, ["1 of 1", "2 of 2"]);
+    }
+
+    #[test]
+    fn different_failures_are_confirmed_concurrently() {
+        let confirming = std::sync::Barrier::new(2);
+        let confirm = |plan: &Plan, _: &Outcome, _: Duration| {
+            // Without the other confirmation, this never returns.
+            confirming.wait();
+            Confirmation {
+                result: Confirmed::FirstCome(name(plan)),
+                took: Duration::ZERO,
+            }
+        };
+        let work = explored_with(["one", "another"], ("3", 4, LONG), &confirm);
+        assert_eq!(work.confirmed.len(), 2);
     }
 
     #[test]

@@ -74,15 +74,17 @@ impl Asides {
             1 => Some("another plan fails with the same message".to_owned()),
             count => Some(format!("{count} more plans fail with the same message")),
         };
-        let unconfirmed = self.unconfirmed.first().map(|(plan, violation)| {
+        let mut topics = BTreeSet::new();
+        let different = self.unconfirmed.iter().filter(|it| topics.insert(it.1.topic()));
+        let examples = different.map(|(plan, violation)| format!("{violation} (to replay: EXPLORE_REPLAY='{plan}')"));
+        let examples: Vec<String> = examples.collect();
+        let unconfirmed = (!examples.is_empty()).then(|| {
             let count = match self.unconfirmed.len() {
                 1 => "a plan that failed once was".to_owned(),
                 more => format!("{more} plans that failed once were"),
             };
-            format!(
-                "{count} not repeated, because time ran out, for example: {violation} (to replay: \
-                 EXPLORE_REPLAY='{plan}')"
-            )
+            let examples = examples.join("\nalso: ");
+            format!("{count} not repeated, because time ran out, for example: {examples}")
         });
         let unsteady = (!self.unsteady.is_empty()).then(|| {
             let fields = self
