@@ -105,6 +105,10 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     /// Returns `true` if a fault is active although the test has continued.
     fn is_overlapped(&self) -> bool;
 
+    /// Returns `true` if a wait in real time that began at `began` must end, because the next step of the test has to
+    /// begin while a fault is active.
+    fn goes_on_during_faults(&self, began: Instant) -> bool;
+
     /// Registers that the test has sent a request.
     fn test_sent(&self);
 

@@ -150,7 +150,7 @@ impl TestCluster {
         let mut failures = Failures::new(self.bounds.repeats);
         loop {
             let (since, (busy, _)) = (Instant::now(), self.controllers_busy());
-            if self.pass_or_expect(place, last + self.bounds.quiet).await? {
+            if self.pass_or_expect(place, began, last + self.bounds.quiet).await? {
                 return Ok(());
             }
             let (more, is_running) = self.controllers_busy();
@@ -186,9 +186,9 @@ impl TestCluster {
         }
     }
 
-    /// Advances the time to an instant, or until the exploration finds the expected state. Returns `true` in the latter
-    /// case.
-    async fn pass_or_expect(&self, place: &'static Location<'static>, until: Instant) -> Checked<bool> {
+    /// Advances the time to an instant, or until the exploration finds the expected state or continues during a fault.
+    /// Returns `true` in the latter cases. `began` is the start of the wait.
+    async fn pass_or_expect(&self, place: &'static Location<'static>, began: Instant, until: Instant) -> Checked<bool> {
         let hooks = self.hooks.as_ref();
         let Some((hooks, [mut pause, every])) = hooks.and_then(|it| Some((it, it.looks_every()?))) else {
             self.pass(place, until).await?;
@@ -197,7 +197,7 @@ impl TestCluster {
         loop {
             let next = until.min(Instant::now() + pause);
             self.pass(place, next).await?;
-            if hooks.is_as_expected() {
+            if hooks.is_as_expected() || hooks.goes_on_during_faults(began) {
                 return Ok(true);
             }
             if next >= until {

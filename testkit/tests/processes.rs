@@ -128,6 +128,14 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
         let params = PatchParams::apply("copying").force();
         maps.patch(&name, &params, &Patch::Apply(copy)).await?;
     }
+    if is("remembering")
+        && let Some(size) = map.data.as_ref().and_then(|it| it.get("size"))
+    {
+        let mut seen = ConfigMap::default();
+        seen.metadata.name = Some(format!("{}-{size}", map.name_any()));
+        // An earlier reconcile may have created it.
+        let _ = maps.create(&PostParams::default(), &seen).await;
+    }
     if is("drawing") && !map.annotations().contains_key("done") {
         let mut lock = ConfigMap::default();
         lock.metadata.name = Some(format!("{}-lock-{:08x}", map.name_any(), fastrand::u32(..)));
@@ -357,6 +365,26 @@ fn versions_after_a_step_are_compared_with_the_state_at_this_step() {
     let crash = "crash-after=100@operator:create:configmaps:default/#1";
     let output = drydock(&["explore", &path, "--replay", crash]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+/// The operator does not observe the first change, so the condition of this step is never met.
+#[test]
+fn test_does_not_wait_for_a_condition_while_a_change_is_hidden_until_the_next_one() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "remembering");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let next = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
+    wait: {object: configmaps/web-2}
+  - patch: {object: configmaps/web, merge: {data: {size: '3'}}}
+faults: [crashes]
+";
+    let yaml = yaml.replace("faults: [crashes]\n", next);
+    let path = directory.write("remembering.yaml", &yaml).display().to_string();
+    let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#2";
+    let output = drydock(&["explore", &path, "--replay", hidden]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    assert!(report.contains("configmaps default/web-2: missing"), "{report}");
 }
 
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.

@@ -200,6 +200,9 @@ impl Step {
                 }
                 return Ok(());
             };
+            if hooks.goes_on_during_faults(began) {
+                return Ok(());
+            }
             let bound = hooks.faults_end().map_or(limit, |_| limit * 3 / 2);
             if waited >= bound {
                 return Err(format!("after {bound:?} {why}"));

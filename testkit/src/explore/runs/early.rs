@@ -15,6 +15,10 @@ use crate::hooks::Hooks;
 /// Time without a message after which a wait may end early.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 
+/// Duration of a wait after which the test continues if a fault has to last until its next step. These faults take at
+/// least four times as long.
+pub(super) const OVERLAPPED: Duration = Duration::from_secs(1);
+
 /// Interval at which a wait checks whether it may end early.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 

@@ -14,7 +14,7 @@ use tower::util::BoxCloneSyncService;
 
 use super::client::GatedService;
 use super::config::Mode;
-use super::early::{LOOK, SOON};
+use super::early::{LOOK, OVERLAPPED, SOON};
 use super::harness::Harness;
 #[cfg(all(feature = "processes", unix))]
 use crate::explore::outcomes::NO_PANIC;
@@ -97,6 +97,10 @@ impl Hooks for Harness {
 
     fn is_overlapped(&self) -> bool {
         self.gate.is_overlapped()
+    }
+
+    fn goes_on_during_faults(&self, began: Instant) -> bool {
+        self.timing.is_real && began.elapsed() >= OVERLAPPED && self.gate.is_overlapped()
     }
 
     fn test_sent(&self) {
