@@ -220,18 +220,29 @@ fn in_time(action: Action, timing: Timing) -> Action {
 /// Returns the points of a trace. In steps after the first one, the first message of each kind is identified by the
 /// number of the step instead of the number of earlier messages.
 pub(super) fn points(trace: &[Step]) -> Vec<Point> {
-    let (mut in_step, mut number) = (HashSet::new(), 0);
-    let named = trace.iter().map(|step| {
-        if begins_step(step) {
-            number += 1;
-            in_step.clear();
-        }
+    let mut number = 0;
+    let named = trace.iter().zip(firsts(trace)).map(|(step, is_first)| {
+        number += usize::from(begins_step(step));
         match step.point.rsplit_once('#') {
-            Some((stem, _)) if in_step.insert(stem) && number > 1 => first_in_step(stem, number),
+            Some((stem, _)) if is_first && number > 1 => first_in_step(stem, number),
             _ => step.point.clone(),
         }
     });
     named.collect()
+}
+
+/// Returns, for each message of a trace, `true` if it is the first message of its kind in its step.
+pub(super) fn firsts(trace: &[Step]) -> Vec<bool> {
+    let mut in_step = HashSet::new();
+    let is_first = trace.iter().map(|step| {
+        if begins_step(step) {
+            in_step.clear();
+        }
+        step.point
+            .rsplit_once('#')
+            .is_some_and(|(stem, _)| in_step.insert(stem))
+    });
+    is_first.collect()
 }
 
 /// Returns the name of an object that a request creates or deletes, because faults are tried for each of these objects.
@@ -272,6 +283,16 @@ impl Users {
         Self {
             changes: changes.collect(),
         }
+    }
+
+    /// Returns `true` if users deleted an object of the resource in the previous step, and create one in this step.
+    pub(super) fn recreates(&self, resource: &str, step: usize) -> bool {
+        let of = |number: usize| {
+            let made = self.changes.iter();
+            made.filter(|(at, of)| *at == number && of == resource).count()
+        };
+        // A deletion is listed twice.
+        step > 1 && of(step - 1) >= 2 && of(step) == 1
     }
 
     /// Returns the number of changes of a resource up to a step.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fake_apiserver::Verb;
 
-use super::candidates::{Candidate, Users, begins_step, points};
+use super::candidates::{Candidate, Users, begins_step, firsts, points};
 use crate::explore::plans::{Action, Fault, Point, SHORT, Value};
 use crate::explore::runs::Timing;
 use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, Step, What};
@@ -15,10 +15,16 @@ use crate::explore::trace::{BOOKMARK, INITIAL_END, LEASES, Outcome, Request, Ste
 /// creation of the next object, and its first change by the controller.
 const LAG: usize = 4;
 
+/// Number of changes after which a list of an object that was created again shows the deletion timestamp of its
+/// predecessor, if the controller has not changed the spec: the creation and the deletion.
+const RECREATED: usize = 2;
+
 /// Returns restarts after which a list returns a user's object as it was before the user's last changes. In each step,
 /// the process is killed after its last creation or deletion, or else after its last change of a spec, and then after
-/// its last write of any kind. Restarts of the first kind precede restarts after a write of any kind. Among restarts of
-/// one kind, restarts in late steps and with few changes are first.
+/// its last write of any kind. Among several changes of the same kind, the process is killed after the first one. Restarts of the first kind precede restarts after a write of any kind. Among restarts of
+/// one kind, restarts in late steps and with few changes are first. If users deleted an object in the previous step and
+/// created it again, the list with the deletion timestamp is first, because a controller may then delete objects that
+/// belong to the new one.
 pub(super) fn stale_restarts(
     trace: &[Step],
     controllers: &[Arc<str>],
@@ -30,6 +36,7 @@ pub(super) fn stale_restarts(
         value: Value::Time(timing.down(SHORT.time())),
     };
     let (begins, locks, points) = (steps(trace), locks(trace), points(trace));
+    let firsts = firsts(trace);
     let mut found = Vec::new();
     for client in controllers {
         for (number, begin) in begins.iter().enumerate() {
@@ -37,16 +44,26 @@ pub(super) fn stale_restarts(
             let writes: Vec<usize> = (*begin..end)
                 .filter(|at| is_change(&trace[*at], client, &locks))
                 .collect();
-            let last = writes.last().copied();
-            // The number of updates differs between runs.
+            // The numbers of updates differ between runs, so the first update of its kind is preferred.
+            let last_of = |is_meant: fn(&Step) -> bool| {
+                let meant = || writes.iter().copied().filter(|at| is_meant(&trace[*at]));
+                meant().rfind(|at| firsts[*at]).or_else(|| meant().next_back())
+            };
+            let last = last_of(|_| true);
             let made = writes.iter().copied().rfind(|at| makes_or_deletes(&trace[*at]));
-            let of_spec = made.or_else(|| writes.into_iter().rfind(|at| changes_spec(&trace[*at])));
+            let of_spec = made.or_else(|| last_of(changes_spec));
             let places = [of_spec, last.filter(|it| of_spec != Some(*it))];
             for (place, at) in places.into_iter().enumerate() {
                 let Some(at) = at else { continue };
                 for (resource, list) in next_lists(&trace[..at], client) {
                     let most = users.changes(resource, number + 1).min(LAG);
+                    let first = if users.recreates(resource, number + 1) {
+                        RECREATED
+                    } else {
+                        1
+                    };
                     found.extend((1..=most).map(|lag| {
+                        let distance = (lag.abs_diff(first), first > lag);
                         let rewind = Action {
                             fault: Fault::Rewind,
                             value: Value::Number(lag as i64),
@@ -60,7 +77,7 @@ pub(super) fn stale_restarts(
                             is_early: false,
                             then: Some((rewind, list.clone())),
                         };
-                        ((place, begins.len() - number + lag, lag), candidate)
+                        ((place, begins.len() - number + distance.0, distance), candidate)
                     }));
                 }
             }
@@ -241,6 +258,43 @@ mod tests {
             plan("update:webs.example.com/status:default/#3", 1),
         ];
         assert_eq!(plans, expected);
+    }
+
+    #[test]
+    fn process_is_killed_after_the_first_of_several_updates_in_a_step() {
+        let timing = Timing::real(Duration::from_secs(60), Duration::from_secs(10));
+        let mut trace = trace();
+        trace.truncate(8);
+        trace.extend((7..10).map(|at| {
+            let mut update = write(Verb::Update, "pods", at, at + 1);
+            update.point = format!("operator:update:pods:default/sample#{at}");
+            update
+        }));
+        let found = stale_restarts(&trace, &[Arc::from("operator")], &users(), timing);
+        assert_eq!(found[0].point, "operator:update:pods:default/sample#step2");
+    }
+
+    #[test]
+    fn list_with_the_deletion_timestamp_is_the_first_old_list_of_an_object_that_was_created_again() {
+        let timing = Timing::real(Duration::from_secs(60), Duration::from_secs(10));
+        let deleted = [2, 2, 3].map(|step| (step, WEBS.to_owned()));
+        let users = Users {
+            changes: [(1, WEBS.to_owned())].into_iter().chain(deleted).collect(),
+        };
+        let trace = vec![
+            list(),
+            begins("create", 1),
+            begins("delete", 2),
+            begins("create again", 3),
+            write(Verb::Create, "pods", 3, 4),
+        ];
+        let found = stale_restarts(&trace, &[Arc::from("operator")], &users, timing);
+        let lags: Vec<String> = found
+            .iter()
+            .filter_map(|it| it.then.as_ref())
+            .map(|it| it.0.to_string())
+            .collect();
+        assert_eq!(lags, ["rewind=2", "rewind=3", "rewind=1", "rewind=4"]);
     }
 
     #[test]
