@@ -23,13 +23,19 @@ async fn open(args: &[&str]) -> Option<(Server, Tab)> {
     open_view("journal", args).await
 }
 
-/// Opens a live view of a server in a page; `None` without a browser.
+/// Returns the browser's executable, or prints that the test is skipped.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
-pub(crate) async fn open_view(view: &str, args: &[&str]) -> Option<(Server, Tab)> {
-    let Some(program) = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from) else {
+pub(crate) fn browser() -> Option<PathBuf> {
+    let program = std::env::var_os("DRYDOCK_BROWSER").map(PathBuf::from);
+    if program.is_none() {
         eprintln!("skipped: DRYDOCK_BROWSER names no Chromium");
-        return None;
-    };
+    }
+    program
+}
+
+/// Opens a live view of a server in a page; `None` without a browser.
+pub(crate) async fn open_view(view: &str, args: &[&str]) -> Option<(Server, Tab)> {
+    let program = browser()?;
     let server = Server::start(&[&["--control"], args].concat());
     let mut tab = Tab::open(&program).await;
     tab.go_to(&format!("{}/_fake/?view={view}", server.url)).await;

@@ -137,6 +137,14 @@ impl Tab {
         self.until("document.readyState === 'complete' && !window.isLeft").await;
     }
 
+    /// Accepts any certificate, and permits pages to use the clipboard.
+    pub(crate) async fn trust_everything(&mut self) {
+        self.command("Security.setIgnoreCertificateErrors", json!({"ignore": true}))
+            .await;
+        let permissions = json!({"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]});
+        self.command("Browser.grantPermissions", permissions).await;
+    }
+
     /// Evaluates a JavaScript expression; a promise is awaited.
     pub(crate) async fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});

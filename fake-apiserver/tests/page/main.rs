@@ -5,6 +5,9 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod devtools;
+#[path = "../common/kubectl.rs"]
+mod kubectl;
+mod pane;
 mod viewer;
 
 use std::io::{BufRead, BufReader, Read, Write};

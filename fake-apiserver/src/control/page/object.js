@@ -56,8 +56,8 @@ function paneTools(object, isThere) {
   return make('div', { className: 'tools' },
     make('strong', { textContent: title, className: isThere ? '' : 'dim' }),
     ...tabs, make('span', { className: 'grow' }),
-    button('kubectl', () => copy(kubectlLine(object)), 'small'),
-    button('curl', () => copy(curlLine(object)), 'small'),
+    button('kubectl', () => copyLine(kubectlLine, object), 'small'),
+    button('curl', () => copyLine(curlLine, object), 'small'),
     button('In the journal', () => {
       select('journal');
       $('text').value = object.metadata.name;
@@ -71,24 +71,64 @@ function paneTools(object, isThere) {
 /** Quotes an argument for a shell if necessary. */
 const quoted = (text) => (/^[\w.,:/@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-function kubectlLine({ metadata: { namespace, name } }) {
-  const space = namespace ? ` -n ${quoted(namespace)}` : '';
-  return `kubectl --server ${location.origin}${space} get ${cluster.resource} ${quoted(name)} -o yaml`;
-}
-
 const pluralOf = (resource) => resource.split('.')[0];
 
-function curlLine({ apiVersion, metadata: { namespace, name } }) {
-  return `curl ${quoted(location.origin + pathOf({ apiVersion, namespace, name }, pluralOf(cluster.resource)))}`;
+/** The file in the examples of the documentation; it is the file of the server's option --kubeconfig. */
+const KUBECONFIG = 'fake.kubeconfig';
+const IS_TLS = location.protocol === 'https:';
+const NOTES = {
+  kubeconfig: `# ${KUBECONFIG} is the file of the server option --kubeconfig\n`,
+  plain: '# kubectl sends no token over plain HTTP, so use the curl line, or start the server with --tls\n',
+  token: '# if the server refuses anonymous requests, add -H "Authorization: Bearer TOKEN"\n',
+};
+
+/**
+ * Returns a line for a shell that reads the object. Over TLS, it reads the credentials and the certificate authority,
+ * which the page does not have, from the kubeconfig. Notes before the line name what the page cannot fill in. They only
+ * contain characters that are harmless in shells that do not support comments in interactive input.
+ */
+function kubectlLine({ metadata: { namespace, name } }, token) {
+  const note = IS_TLS ? NOTES.kubeconfig : token ? NOTES.plain : '';
+  const user = IS_TLS ? ` --kubeconfig ${KUBECONFIG}` : '';
+  const space = namespace ? ` -n ${quoted(namespace)}` : '';
+  return `${note}kubectl${user} --server ${quoted(location.origin)}${space} get ${cluster.resource} ${quoted(name)} -o yaml`;
 }
 
-async function copy(text) {
+/** The same with curl and the token of the page. */
+function curlLine({ apiVersion, metadata: { namespace, name } }, token) {
+  const note = IS_TLS ? `${NOTES.kubeconfig}${token ? '' : NOTES.token}` : '';
+  const authority = `kubectl config view --raw --kubeconfig ${KUBECONFIG} `
+    + "-o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d";
+  const trust = IS_TLS ? ` --cacert <(${authority})` : '';
+  const user = token ? ` -H ${quoted(`Authorization: Bearer ${token}`)}` : '';
+  const path = pathOf({ apiVersion, namespace, name }, pluralOf(cluster.resource));
+  return `${note}curl${trust}${user} ${quoted(location.origin + path)}`;
+}
+
+/** Copies a line. The page shows it without the token, because a screen may be shared. */
+function copyLine(lineOf, object) {
+  const token = tokenOf();
+  return copy(lineOf(object, token), lineOf(object, token && 'TOKEN'));
+}
+
+async function copy(text, shown = text) {
   try {
     await navigator.clipboard.writeText(text);
-    say(`Copied: ${text}`);
   } catch {
-    say(text); // Without a secure origin, a page cannot write to the clipboard, so the line is shown.
+    // Without a secure origin, a page has no clipboard API, but it can copy selected text.
+    const field = make('textarea', { value: text, readOnly: true });
+    const focused = document.activeElement;
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand('copy');
+    field.remove();
+    focused?.focus();
+    if (!isCopied) {
+      say(`The browser permits no copy: ${shown}`, true);
+      return;
+    }
   }
+  say(`Copied: ${shown}`);
 }
 
 /** Creates a button that opens another object. */
