@@ -201,6 +201,7 @@ GET    /_fake/snapshot       saved states
 POST   /_fake/restore        {\"snapshot\": 1}
 GET    /_fake/diff?from=N    changes since a state was saved
 GET    /_fake/kinds          kinds that have objects, with their counts in each namespace
+GET    /_fake/search         ?text=shop: objects of all kinds, by kind, name, namespace and labels
 GET    /_fake/table          ?resource=deployments.apps[&namespace=shop]: as kubectl get shows them
 GET    /_fake/changes        ?since=N: writes in the history
 GET    /_fake/objects        all objects with their owners; ?snapshot=N or ?at=REVISION selects a state

@@ -29,11 +29,12 @@
 //! | … with `Accept: application/json` | the same as JSON |
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
 //! | `GET /_fake/kinds` | kinds that have objects, with the number of objects in each namespace |
+//! | `GET /_fake/search?text=WORDS` | objects of all kinds whose kind, name, namespace or labels contain all words |
 //! | `GET /_fake/table?resource=deployments.apps[&namespace=N]` | objects as `kubectl get` shows them |
 //! | `GET /_fake/changes?since=REVISION` | writes that are still in the history |
 //! | `GET /_fake/objects` | all objects with their owners |
 //! | `GET /_fake/objects/UID` | one object |
-//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, objects and related objects in a saved or earlier state |
+//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, searches, objects and related objects in a saved or earlier state |
 //! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
 //! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
 //! | `POST /_fake/objects` | [loads](crate::ApiServer::load) objects, from YAML or JSON |
@@ -58,6 +59,7 @@ mod journal;
 mod objects;
 mod page;
 mod related;
+mod search;
 mod tables;
 mod trace;
 mod watches;
@@ -107,6 +109,7 @@ pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
         .route("/objects/{uid}/related", get(related::of_object))
         .route("/changes", get(history::changes))
         .route("/kinds", get(tables::kinds))
+        .route("/search", get(search::search))
         .route("/table", get(tables::table))
         .route("/events", post(worlds::apply_event));
     Router::new()

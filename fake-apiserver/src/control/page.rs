@@ -24,7 +24,7 @@ const DOCUMENT: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
 /// The scripts in the order in which they are joined.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("page/base.js"),
     include_str!("page/yaml.js"),
     include_str!("page/api.js"),
@@ -34,6 +34,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("page/controls.js"),
     include_str!("page/cluster.js"),
     include_str!("page/object.js"),
+    include_str!("page/search.js"),
     include_str!("page/compare.js"),
     include_str!("page/keys.js"),
     include_str!("page/start.js"),

@@ -1,5 +1,6 @@
 //! `Meta`: owners and deletion state of an object, read without decoding the object.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::storage::Stored;
@@ -37,15 +38,9 @@ pub(crate) struct OwnerReference {
 }
 
 impl Meta {
-    /// Reads the metadata from the stored bytes, which begin within `metadata` (see `storage::Body`).
+    /// Reads the metadata from the stored bytes.
     pub(crate) fn of(stored: &Stored) -> Self {
-        let bytes = &stored.body.bytes;
-        let mut text = Vec::with_capacity(bytes.len() + 1);
-        text.push(b'{');
-        text.extend_from_slice(bytes);
-        // The first JSON value is the metadata; the bytes after it are ignored.
-        let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<Self>();
-        values.next().and_then(Result::ok).unwrap_or_default()
+        metadata(stored)
     }
 
     /// Returns `true` if the object is being deleted.
@@ -57,4 +52,16 @@ impl Meta {
     pub(crate) fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|it| it == name)
     }
+}
+
+/// Reads fields of the metadata from the stored bytes, which begin within `metadata` (see `storage::Body`). Returns the
+/// default if a field has another type.
+pub(crate) fn metadata<T: DeserializeOwned + Default>(stored: &Stored) -> T {
+    let bytes = &stored.body.bytes;
+    let mut text = Vec::with_capacity(bytes.len() + 1);
+    text.push(b'{');
+    text.extend_from_slice(bytes);
+    // The first JSON value is the metadata; the bytes after it are ignored.
+    let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<T>();
+    values.next().and_then(Result::ok).unwrap_or_default()
 }

@@ -379,7 +379,7 @@ async fn every_control_has_a_label_and_every_shortcut_is_listed() {
         .eval("[...document.querySelectorAll('#keys kbd')].map((it) => it.textContent).join(' ')")
         .await;
     for key in [
-        "1", "2", "3", "4", "/", "l", "[", "]", "n", "c", "p", "g", "w", "f", "s", "?", "Esc", "Enter",
+        "1", "2", "3", "4", "/", "o", "l", "[", "]", "n", "c", "p", "g", "w", "f", "s", "?", "Esc", "Enter",
     ] {
         assert!(
             listed.as_str().is_some_and(|it| it.split(' ').any(|it| it == key)),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::browser::{button, id, open_view, rows_with};
 use crate::common::Server;
+use crate::search::load_maps;
 use crate::{MAPS, ask, create_map, get};
 
 const SHOPS: &str = "/apis/example.com/v1/namespaces/shop/shops";
@@ -394,15 +395,7 @@ async fn ten_thousand_objects_are_shown_and_updated() {
     let Some((server, mut tab)) = open_view("cluster", &[]).await else {
         return;
     };
-    let maps: Vec<_> = (0..10_000)
-        .map(|it| {
-            let metadata = json!({"name": format!("map-{it:05}"), "namespace": "default"});
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"n": it.to_string()}})
-        })
-        .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": maps});
-    let loaded = ask(&server, "POST /_fake/objects", &[], &list.to_string());
-    assert_eq!(loaded.code, 200, "{}", loaded.body);
+    load_maps(&server, 10_000);
     tab.until(&format!("{} !== undefined", button("#kinds-own", "ConfigMap")))
         .await;
     tab.eval(

@@ -8,6 +8,7 @@ mod devtools;
 #[path = "../common/kubectl.rs"]
 mod kubectl;
 mod pane;
+mod search;
 mod viewer;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -536,6 +537,7 @@ fn objects_kinds_and_tables_can_be_read_at_any_revision() {
 #[case::missing_resource("/_fake/table", 404)]
 #[case::snapshot_and_revision("/_fake/objects?snapshot=1&at=1", 400)]
 #[case::invalid_revision("/_fake/kinds?at=yesterday", 400)]
+#[case::search_in_an_unknown_snapshot("/_fake/search?text=a&snapshot=9", 404)]
 fn requests_for_unknown_resources_or_invalid_states_are_refused(#[case] path: &str, #[case] code: u16) {
     let server = Server::start(&["--control"]);
     let answer = ask(&server, &format!("GET {path}"), &[], "");

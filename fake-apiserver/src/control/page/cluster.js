@@ -4,6 +4,7 @@ const cluster = {
   at: undefined, // the displayed revision; undefined for the current state
   oldest: 0, newest: 0, seen: undefined, kinds: [], resource: undefined, isChosen: false, table: undefined, sort: undefined,
   isDescending: false, fresh: new Set(), changes: new Map(), readTo: 0, isLoading: false, isStale: false,
+  wanted: undefined, // uid of an object that is selected as soon as the table contains it
 };
 
 const FRESH_MS = 1500;
@@ -99,7 +100,8 @@ function showKinds() {
 }
 
 function openKind(resource) {
-  Object.assign(cluster, { resource, isChosen: true, sort: undefined, isDescending: false, fresh: new Set(), table: undefined });
+  Object.assign(cluster, { resource, isChosen: true, sort: undefined, isDescending: false, fresh: new Set(), table: undefined,
+    wanted: undefined });
   $('rows').scrollTop = 0;
   $('rows-filter').value = '';
   loadCluster();
@@ -175,6 +177,12 @@ function showRows() {
   rows.selected = shown.find((it) => it.uid === selected);
   rows.show(shown);
   rows.refill();
+  const wanted_ = shown.find((it) => it.uid === cluster.wanted);
+  if (wanted_) {
+    cluster.wanted = undefined;
+    rows.render(); // Only the rendered list has the height to which it scrolls.
+    rows.select(wanted_);
+  }
   setText($('rows-count'), wanted ? `${count(shown.length)} of ${count(table.rows.length)}` : count(shown.length));
   $('no-rows').hidden = shown.length > 0;
   setText($('no-rows'), wanted ? 'No row contains this text.' : `No ${table.kind} is in this namespace.`);

@@ -6,6 +6,7 @@ const KEYS = [
   ['3', 'The timeline', () => { select('timeline'); $('steps').focus(); }],
   ['4', 'Two states, compared', () => { select('objects'); $('tree').focus(); }],
   ['/', 'To the search of the view', () => $(SEARCHES[viewOf()]).focus()],
+  ['o', 'Search for objects of all kinds', openSearch],
   ['l', 'The present state of the cluster, which the page follows', goLive],
   ['[', 'The state before the last write', () => step(-1)],
   [']', 'The state after the next write', () => step(1)],
