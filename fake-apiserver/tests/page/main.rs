@@ -5,6 +5,7 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod devtools;
+mod keyboard;
 #[path = "../common/kubectl.rs"]
 mod kubectl;
 mod pane;

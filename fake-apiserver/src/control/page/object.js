@@ -37,10 +37,19 @@ async function refreshPane() {
   if (pane.uid !== uid || pane.tab !== tab || pane.isTyped) return;
   pane.shown = wanted;
   if (object) pane.object = object;
+  const focused = $('pane').contains(document.activeElement) ? controlName(document.activeElement) : undefined;
   $('pane').replaceChildren(paneTools(pane.object, Boolean(object)), content);
   $('pane').hidden = false;
   if (top) content.scrollTop = top;
+  if (focused) {
+    const controls = [...$('pane').querySelectorAll('button, input, select, textarea, [tabindex]')];
+    const same = controls.find((it) => controlName(it) === focused) ?? $('pane').querySelector('[aria-pressed=true]');
+    same.focus({ preventScroll: true });
+  }
 }
+
+/** Returns a text that identifies a control of the pane, to keep the focus when the pane is filled again. */
+const controlName = (it) => `${it.tagName} ${it.ariaLabel ?? (it.tagName === 'BUTTON' ? it.textContent : it.className)}`;
 
 function paneTools(object, isThere) {
   const isPod = object?.kind === 'Pod' && object.apiVersion === 'v1';
