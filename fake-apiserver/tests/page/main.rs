@@ -8,6 +8,7 @@ mod devtools;
 mod keyboard;
 #[path = "../common/kubectl.rs"]
 mod kubectl;
+mod narrow;
 mod pane;
 mod search;
 mod viewer;
