@@ -529,31 +529,36 @@ async fn page_prompts_for_the_token_and_keeps_it_for_the_tab() {
     tab.until(&format!("{}.textContent !== '–'", id("revision"))).await;
 }
 
-/// Sends this many requests over one connection, and reads their responses.
+/// Sends this many requests for a missing object over one connection, and reads their responses.
 async fn burst(stream: &mut Crowd, requests: usize) {
     let request = format!("GET {MAPS}/none HTTP/1.1\r\nHost: localhost\r\nUser-Agent: crowd/1\r\n\r\n");
-    let all = request.repeat(requests);
+    pipeline(stream, &request.repeat(requests), "HTTP/1.1 404", requests).await;
+}
+
+/// Sends requests over one connection, and reads this many responses with this status.
+pub(crate) async fn pipeline(stream: &mut Crowd, requests: &str, status: &str, number: usize) {
     let (read, write) = stream;
-    let sent = write.write_all(all.as_bytes());
+    let sent = write.write_all(requests.as_bytes());
     let answered = async {
         let mut line = String::new();
         let mut answered = 0;
-        while answered < requests {
+        while answered < number {
             line.clear();
             assert!(
                 read.read_line(&mut line).await.expect("the server answers") > 0,
                 "the stream has not ended"
             );
-            answered += line.matches("HTTP/1.1 404").count();
+            answered += line.matches(status).count();
         }
     };
     let (sent, ()) = futures::join!(sent, answered);
     sent.expect("the connection is open");
 }
 
-type Crowd = (tokio::io::BufReader<OwnedReadHalf>, OwnedWriteHalf);
+/// A connection for many requests.
+pub(crate) type Crowd = (tokio::io::BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
-async fn crowd(server: &Server) -> Crowd {
+pub(crate) async fn crowd(server: &Server) -> Crowd {
     let address = server.url.trim_start_matches("http://");
     let stream = tokio::net::TcpStream::connect(address)
         .await

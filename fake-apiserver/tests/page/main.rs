@@ -1,6 +1,7 @@
 //! The page of the control API: its responses, its requests, and its behaviour in a browser.
 
 mod browser;
+mod busy;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;

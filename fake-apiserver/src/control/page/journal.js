@@ -93,7 +93,7 @@ function takeIn(page) {
   }
   if (page.entries.length > 0) {
     draw(entries);
-    if (!$('timeline').hidden) showSteps();
+    if (!$('timeline').hidden) showStepsSoon();
   }
 }
 

@@ -4,8 +4,9 @@ const LANES_MAX = 12; // maximum number of lanes; further clients share the last
 const BEFORE_MAX = 1000; // maximum number of steps that are searched for a cause or an effect
 const NEAR_MAX = 200; // maximum number of steps between an event about the same object and the request
 const EFFECTS_MAX = 200; // maximum number of displayed steps of a chain
+const SHOW_MS = 100; // time in which new steps are collected before they are shown
 const READS = new Set(['get', 'list', 'watch', 'GET']);
-const timeline = { lanes: [], linked: new Set(), ordered: [] };
+const timeline = { lanes: [], linked: new Set(), ordered: [], timer: undefined };
 
 /** Sorts the steps by their start. The journal contains a request after the event that it causes. */
 function putInOrder() {
@@ -42,6 +43,14 @@ function showSteps() {
   setText($('no-steps'), journal.all.length ? 'The filters hide all steps.' : 'No request has arrived yet.');
   steps.show(shown);
   steps.refill();
+}
+
+/** Shows new steps. Calls within a short time are combined, because each call sorts all steps. */
+function showStepsSoon() {
+  timeline.timer ??= setTimeout(() => {
+    timeline.timer = undefined;
+    if (!$('timeline').hidden) showSteps();
+  }, SHOW_MS);
 }
 
 function shape(tag, attributes) {
