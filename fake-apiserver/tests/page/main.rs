@@ -6,6 +6,7 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod devtools;
+mod hostile;
 mod keyboard;
 #[path = "../common/kubectl.rs"]
 mod kubectl;
