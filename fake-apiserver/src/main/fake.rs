@@ -126,8 +126,9 @@ Examples:
     fake-apiserver --listen 127.0.0.1:6443 --tls --crd config/crd/bases -v
 
   With RBAC: one user has a token; requests without a token have the permissions of an administrator:
-    fake-apiserver --authorization rbac --token s3cret=jane:devs --kubeconfig fake.kubeconfig
-    kubectl --kubeconfig fake.kubeconfig --token s3cret get pods
+    fake-apiserver --listen 127.0.0.1:8080 --authorization rbac --token s3cret=jane:devs
+    curl -H 'Authorization: Bearer s3cret' http://127.0.0.1:8080/api/v1/namespaces/default/pods
+  kubectl only sends tokens over HTTPS (--tls). A certificate in the kubeconfig takes precedence over a token.
 
   A copy of objects from a real cluster:
     kubectl get deployments,pods,services -A -o yaml > dump.yaml
@@ -142,8 +143,12 @@ Examples:
 
 `fake-apiserver kube-apiserver --help` and `fake-apiserver etcd --help` list the flags of these programs.
 
-When the server is ready, it prints one line, `listening on URL`. It exits on SIGINT or SIGTERM; on Windows, it exits on
-Ctrl-C, on Ctrl-Break, and when its console closes.";
+When the server is ready, it prints one line, `listening on URL`. It exits on SIGINT or SIGTERM.
+
+On Windows, it exits on Ctrl-C, on Ctrl-Break, when its console closes, and when the system shuts down. It is not a
+Windows service: a program that runs it as a service must stop it with one of these events, or by ending its process.
+Files with keys and tokens have the permissions of their directory, so create them in a directory that only you can
+read.";
 
 /// Runs the server until it ends. Fails with a message to show to the user.
 #[tokio::main]

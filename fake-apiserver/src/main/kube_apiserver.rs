@@ -94,7 +94,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
 
-    /// Directory of apiserver.crt and apiserver.key, which are created if they are missing
+    /// Directory of apiserver.crt and apiserver.key, which are created if they are missing, and are only readable by
+    /// their owner (on Windows, by everyone who may read the directory)
     #[arg(long, value_name = "DIR", default_value = "/var/run/kubernetes")]
     cert_dir: PathBuf,
 
