@@ -24,7 +24,9 @@ struct Labels {
 pub(super) async fn search(State(it): State<Controlled>, uri: Uri) -> Answered {
     let server = it.in_state(&uri)?;
     let wanted = text(&uri, "text").to_lowercase();
-    let words: Vec<_> = wanted.split_whitespace().collect();
+    // Many clients encode a space as `+`, which names and labels cannot contain.
+    let words = wanted.split(|it: char| it.is_whitespace() || it == '+');
+    let words: Vec<_> = words.filter(|it| !it.is_empty()).collect();
     let (mut total, mut found) = (0_u64, Vec::new());
     for object in server.stored_objects() {
         let Labels { labels } = metadata(object.stored());

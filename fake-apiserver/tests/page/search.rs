@@ -57,6 +57,7 @@ fn search_finds_objects_by_kind_name_namespace_and_label() {
         ("MAP-", vec![map, secret]),
         ("default%2Fmap-", vec![map, secret]),
         ("secret%20default", vec![secret]),
+        ("secret+default", vec![secret]),
         ("tier%3Dgold", vec![secret]),
         ("app%3D%20map", vec![map]),
         ("tier%20configmap", vec![]),

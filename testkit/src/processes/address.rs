@@ -130,12 +130,16 @@ async fn answer(shared: Arc<Shared>, request: Request<Body>) -> io::Result<Respo
     let body = body.to_bytes();
     as_json(&mut parts.headers);
     let path = parts.uri.path();
-    shared.election.wrote(&shared.process, &parts.method, path, &body);
+    let written = shared.election.writes(&shared.process, &parts.method, path, &body);
     let waits = || shared.election.is_held_by_another(&shared.process, path);
     let shows_start = parts.method == Method::GET && (is_collection(path) || waits());
     let answer = passage.oneshot(Request::from_parts(parts, Full::new(body))).await?;
-    if shows_start && answer.status().is_success() {
+    let is_success = answer.status().is_success();
+    if shows_start && is_success {
         shared.has_started.store(true, Ordering::Relaxed);
+    }
+    if let Some(earlier) = written.filter(|_| !is_success) {
+        shared.election.refused(&shared.process, earlier);
     }
     Ok(answer.map(Body::new))
 }

@@ -21,31 +21,55 @@ struct Lock {
     writer: String,
     /// Set when that process has ended.
     has_ended: bool,
-    /// The holder's identity in the last write, empty if the lock was released. `None` if the request body is not JSON.
+    /// The holder's identity in the last write that contained it, empty if the lock was released. `None` if no request
+    /// body with it was JSON.
     identity: Option<String>,
 }
 
+/// State of a lock before a write.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    path: String,
+    lock: Option<Lock>,
+}
+
 impl Election {
-    /// Records a write of a lock by a process. Ignores other requests.
-    pub(crate) fn wrote(&self, process: &str, method: &Method, path: &str, body: &[u8]) {
+    /// Records a write of a lock by a process. Ignores other requests. Returns the lock's path and its earlier state, for
+    /// [`refused`](Self::refused).
+    pub(crate) fn writes(&self, process: &str, method: &Method, path: &str, body: &[u8]) -> Option<Earlier> {
         let is_write = matches!(*method, Method::PUT | Method::POST | Method::PATCH);
         let is_lease = path.contains("/coordination.k8s.io/") && path.contains("/leases");
         if !is_write || !(is_lease || memchr::memmem::find(body, RECORD.as_bytes()).is_some()) {
-            return;
+            return None;
         }
         let path = match *method {
             Method::POST => {
                 crate::explore::parts::name_in(body).map(|name| format!("{}/{name}", path.trim_end_matches('/')))
             }
             _ => Some(path.to_owned()),
-        };
-        let Some(path) = path else { return };
+        }?;
+        let mut locks = lock(&self.0);
+        let before = locks.get(&path).cloned();
+        let own = before.as_ref().filter(|it| it.writer == process);
         let held = Lock {
             writer: process.to_owned(),
             has_ended: false,
-            identity: holder(body),
+            identity: holder(body).or_else(|| own.and_then(|it| it.identity.clone())),
         };
-        lock(&self.0).insert(path, held);
+        locks.insert(path.clone(), held);
+        Some(Earlier { path, lock: before })
+    }
+
+    /// Restores the earlier state of a lock after the server refused a write of a process, unless another process has
+    /// written the lock in the meantime.
+    pub(crate) fn refused(&self, process: &str, earlier: Earlier) {
+        let mut locks = lock(&self.0);
+        if locks.get(&earlier.path).is_some_and(|it| it.writer == process) {
+            match earlier.lock {
+                Some(before) => locks.insert(earlier.path, before),
+                None => locks.remove(&earlier.path),
+            };
+        }
     }
 
     /// Records that a process has ended. Its locks expire.
@@ -61,22 +85,25 @@ impl Election {
         lock(&self.0).get(path).is_some_and(is_held)
     }
 
-    /// Returns the paths of the locks that a process wrote last before it ended, with the identities of their holders;
-    /// `None` if the identity is not known.
+    /// Returns the paths of the locks that a process wrote last, with the identities of their holders; `None` if the
+    /// identity is not known.
     pub(crate) fn left_by(&self, process: &str) -> Vec<(String, Option<String>)> {
         let locks = lock(&self.0);
-        let left = locks.iter().filter(|(_, it)| it.writer == process && it.has_ended);
+        let left = locks.iter().filter(|(_, it)| it.writer == process);
         left.map(|(path, it)| (path.clone(), it.identity.clone())).collect()
     }
 }
 
-/// Returns the holder's identity in a written lock.
+/// Returns the holder's identity in a written lock. `null` releases the lock.
 fn holder(body: &[u8]) -> Option<String> {
     let object: Value = serde_json::from_slice(body).ok()?;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match object["metadata"]["annotations"][RECORD].as_str() {
-        Some(record) => text(&serde_json::from_str::<Value>(record).ok()?["holderIdentity"]),
-        None => text(&object["spec"]["holderIdentity"]),
+        Some(record) => serde_json::from_str::<Value>(record)
+            .ok()?
+            .get("holderIdentity")
+            .map(text),
+        None => object["spec"].get("holderIdentity").map(text),
     }
 }
 
@@ -96,17 +123,30 @@ mod tests {
     #[test]
     fn lock_is_held_until_its_writer_ends_or_releases_it() {
         let (election, path) = (Election::default(), format!("{LEASES}/lock"));
-        election.wrote("a", &Method::POST, LEASES, &lease("one"));
+        election.writes("a", &Method::POST, LEASES, &lease("one"));
         assert!(election.is_held_by_another("b", &path));
         assert!(!election.is_held_by_another("a", &path));
         election.ended("a");
         assert!(!election.is_held_by_another("b", &path));
         assert_eq!(election.left_by("a"), [(path.clone(), Some("one".to_owned()))]);
-        election.wrote("b", &Method::PUT, &path, &lease("two"));
+        election.writes("b", &Method::PUT, &path, &lease("two"));
         assert!(election.is_held_by_another("a", &path));
         assert_eq!(election.left_by("a"), []);
-        election.wrote("b", &Method::PUT, &path, &lease(""));
+        election.writes("b", &Method::PUT, &path, &lease(""));
         assert!(!election.is_held_by_another("a", &path));
+    }
+
+    #[test]
+    fn refused_write_does_not_change_the_holder() {
+        let (election, path) = (Election::default(), format!("{LEASES}/lock"));
+        election.writes("a", &Method::POST, LEASES, &lease("one"));
+        let earlier = election.writes("b", &Method::POST, LEASES, &lease("two"));
+        assert!(!election.is_held_by_another("b", &path));
+        election.refused("b", earlier.expect("the request writes a lock"));
+        assert!(election.is_held_by_another("b", &path));
+        let renewal = json!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}).to_string();
+        election.writes("a", &Method::PATCH, &path, renewal.as_bytes());
+        assert_eq!(election.left_by("a"), [(path, Some("one".to_owned()))]);
     }
 
     #[test]
@@ -114,8 +154,8 @@ mod tests {
         let (election, path) = (Election::default(), "/api/v1/namespaces/default/configmaps/lock");
         let record = json!({"holderIdentity": "one"}).to_string();
         let body = json!({"metadata": {"name": "lock", "annotations": {RECORD: record}}}).to_string();
-        election.wrote("a", &Method::PUT, path, body.as_bytes());
-        election.wrote("a", &Method::PUT, "/api/v1/namespaces/default/configmaps/other", b"{}");
+        election.writes("a", &Method::PUT, path, body.as_bytes());
+        election.writes("a", &Method::PUT, "/api/v1/namespaces/default/configmaps/other", b"{}");
         election.ended("a");
         assert_eq!(election.left_by("a"), [(path.to_owned(), Some("one".to_owned()))]);
     }

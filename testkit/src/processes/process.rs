@@ -218,9 +218,9 @@ impl Shared {
             state.is_ready = false;
             state.group.take()
         }?;
-        self.launch.address.ended();
         self.launch.usage.add(group.unsigned_abs());
         kill(group, signal);
+        self.launch.address.ended();
         if signal == Signal::KILL {
             self.launch.reaper.remove(group);
         }

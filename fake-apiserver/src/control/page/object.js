@@ -37,19 +37,26 @@ async function refreshPane() {
   if (pane.uid !== uid || pane.tab !== tab || pane.isTyped) return;
   pane.shown = wanted;
   if (object) pane.object = object;
-  const focused = $('pane').contains(document.activeElement) ? controlName(document.activeElement) : undefined;
+  const focused = $('pane').contains(document.activeElement) ? document.activeElement : undefined;
+  const number = focused && controlsNamed(controlName(focused)).indexOf(focused);
   $('pane').replaceChildren(paneTools(pane.object, Boolean(object)), content);
   $('pane').hidden = false;
   if (top) content.scrollTop = top;
   if (focused) {
-    const controls = [...$('pane').querySelectorAll('button, input, select, textarea, [tabindex]')];
-    const same = controls.find((it) => controlName(it) === focused) ?? $('pane').querySelector('[aria-pressed=true]');
-    same.focus({ preventScroll: true });
+    const same = controlsNamed(controlName(focused));
+    const next = same[number] ?? same.at(-1) ?? $('pane').querySelector('[aria-pressed=true]');
+    next?.focus({ preventScroll: true });
   }
 }
 
 /** Returns a text that identifies a control of the pane, to keep the focus when the pane is filled again. */
 const controlName = (it) => `${it.tagName} ${it.ariaLabel ?? (it.tagName === 'BUTTON' ? it.textContent : it.className)}`;
+
+/** Returns the controls of the pane with this name, such as the buttons of all rows. */
+function controlsNamed(name) {
+  const controls = [...$('pane').querySelectorAll('button, input, select, textarea, [tabindex]')];
+  return controls.filter((it) => controlName(it) === name);
+}
 
 function paneTools(object, isThere) {
   const isPod = object?.kind === 'Pod' && object.apiVersion === 'v1';

@@ -13,17 +13,21 @@ async function loadFound() {
   search.isStale = true;
   if (search.isLoading) return;
   search.isLoading = true;
-  while (search.isStale) {
-    search.isStale = false;
-    const text = $('search-text').value.trim();
-    try {
+  try {
+    while (search.isStale) {
+      search.isStale = false;
+      const text = $('search-text').value.trim();
       const path = `/search?text=${encodeURIComponent(text)}${stateQuery('&')}`;
-      showFound(text ? await ask('GET', path) : { total: 0, objects: [] }, text && 'No object is found.');
-    } catch (error) {
-      showFound({ total: 0, objects: [] }, error.message);
+      const loaded = text ? ask('GET', path) : { total: 0, objects: [] };
+      try {
+        showFound(await loaded, text && 'No object is found.');
+      } catch (error) {
+        showFound({ total: 0, objects: [] }, error.message);
+      }
     }
+  } finally {
+    search.isLoading = false;
   }
-  search.isLoading = false;
 }
 
 function showFound({ total, objects }, none) {

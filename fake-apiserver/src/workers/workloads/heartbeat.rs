@@ -119,15 +119,17 @@ pub(super) fn renew(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.look_again(plus(sees.now, RENEWED_EVERY));
 }
 
-/// Renews the heartbeat times in the status of a Node if they are due, and plans the next report. Unknown conditions are
-/// not changed, because tests set them to simulate lost Nodes.
+/// Renews the heartbeat times in the status of a Node if they are due or missing, and plans the next report. Unknown
+/// conditions are not changed, because tests set them to simulate lost Nodes.
 pub(super) fn report(node: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let mut list = conditions(status(node));
     let is_reported = |it: &Value| REPORTED.iter().any(|kind| it["type"] == *kind) && it["status"] != "Unknown";
+    if !list.iter().any(is_reported) {
+        return;
+    }
     let reported = list.iter().filter(|it| is_reported(it));
     let times = reported.filter_map(|it| time(it["lastHeartbeatTime"].as_str().unwrap_or_default()));
-    let Some(last) = times.max() else { return };
-    let due = plus(last, REPORTED_EVERY);
+    let due = times.max().map_or(sees.now, |last| plus(last, REPORTED_EVERY));
     if due > sees.now {
         plan.look_again(due);
         return;

@@ -53,10 +53,11 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     Some(Violation::new(oracle, what))
 }
 
-/// Removes the differences in objects that workers keep as the history of a spec. If a controller has not observed a
-/// change by users before they made another one, the history is shorter.
+/// Removes missing objects of the history that workers keep of a spec. If a controller has not observed a change by users
+/// before they made another one, the history is shorter.
 fn without_history(mut differences: Vec<String>) -> Vec<String> {
-    differences.retain(|it| !HISTORY.iter().any(|resource| it.starts_with(resource)));
+    let is_history = |it: &String| HISTORY.iter().any(|resource| it.starts_with(resource)) && it.ends_with(": missing");
+    differences.retain(|it| !is_history(it));
     differences
 }
 

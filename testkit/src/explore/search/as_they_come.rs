@@ -126,7 +126,9 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
                 let is_open = stop.is_none() && part > 0 && work.is_open(part - 1);
                 (part, number) < first_begun && !is_open
             };
-            while let Some(place) = next_doubtful(&doubtful, &confirming)
+            let is_room = |confirming: &Confirming| confirming.len() < CONFIRMING.min((jobs.at_once)().max(1));
+            while is_room(&confirming)
+                && let Some(place) = next_doubtful(&doubtful, &confirming)
                 && is_next(place.0, place.1, work)
                 && let Some(first) = doubtful.remove(&place)
             {
@@ -166,16 +168,14 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
     })
 }
 
-/// Returns the next failure to confirm: the first one with a topic of which no failure is being confirmed. `None` while
-/// the maximum number of failures is being confirmed.
+/// Returns the next failure to confirm: the first one with a topic of which no failure is being confirmed.
 fn next_doubtful(doubtful: &BTreeMap<Place, Doubtful>, confirming: &Confirming) -> Option<Place> {
     let is_free = |it: &Doubtful| {
         let topic = it.topic();
         !confirming.values().any(|(_, other)| *other == topic)
     };
     let mut free = doubtful.iter().filter(|(_, it)| is_free(it));
-    let next = free.next().filter(|_| confirming.len() < CONFIRMING);
-    next.map(|(place, _)| *place)
+    free.next().map(|(place, _)| *place)
 }
 
 /// Waits for the next result, at most for `time`.

@@ -339,6 +339,9 @@ fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
 /// Number of warnings after which no further pairs of ports are compared. Responses contain fewer warnings.
 const PORT_WARNINGS_MAX: usize = 1_000;
 
+/// Number of pairs of ports that are compared. Ports with different host ports are compared without causing a warning.
+const PORT_PAIRS_MAX: usize = 1_000_000;
+
 fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     struct Port<'a> {
         host: i64,
@@ -349,6 +352,7 @@ fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     let mut ports: BTreeMap<(i64, &str), Vec<Port<'_>>> = BTreeMap::new();
     let mut named: BTreeMap<&str, Cursor<'_>> = BTreeMap::new();
     let mut of_names = Vec::new();
+    let mut pairs = 0;
     for container in &containers {
         for port in container.items("ports") {
             let own = Port {
@@ -368,9 +372,10 @@ fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
             }
             let others = ports.entry((number, protocol)).or_default();
             for other in others.iter() {
-                if warnings.len() >= PORT_WARNINGS_MAX {
+                if warnings.len() >= PORT_WARNINGS_MAX || pairs >= PORT_PAIRS_MAX {
                     break;
                 }
+                pairs += 1;
                 let one_open = own.address.is_empty() != other.address.is_empty();
                 let what = if own.address == other.address && own.host == other.host {
                     "duplicate port definition"
