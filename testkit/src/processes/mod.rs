@@ -29,6 +29,7 @@ mod init;
 mod search;
 mod read;
 mod report;
+mod refused;
 mod merge;
 mod runner;
 mod checks;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fake_apiserver::trace::{Log, Marks, Run, Trace};
 use serde_json::{Value, json};
 
+use super::refused;
 use crate::explore::parts::{Finding, Recorded, Wrote, counted};
 use crate::explore::{Coverage, Failure};
 
@@ -180,6 +181,11 @@ impl Report {
             None => &self.never,
             Some(_) => &[],
         }
+    }
+
+    /// Returns hints about connections to Pods that were refused.
+    pub(crate) fn refused(&self) -> Vec<String> {
+        refused::hints(self.found.iter().flat_map(|it| &it.output).map(|it| it.line.as_str()))
     }
 
     /// Returns `true` if the exploration was stopped before its end.
