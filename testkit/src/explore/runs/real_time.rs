@@ -94,6 +94,9 @@ pub(crate) fn real_reference(
         first.messages = first.messages.max(other.messages);
         first.took = first.took.max(other.took);
     }
+    for (did, runs) in [("created", &created), ("deleted", &deleted)] {
+        first.notes.extend(varying(did, runs, &mask.templates));
+    }
     first.created = most(&created, &mask.templates);
     first.deleted = most(&deleted, &mask.templates);
     let reference = Reference {
@@ -117,6 +120,21 @@ fn most(runs: &[Uids], templates: &Templates) -> Uids {
         }
     }
     most
+}
+
+/// Describes objects that are created or deleted more often in some runs without faults than in others, for example
+/// because of a race in the controller. Plans only fail if they exceed the greatest number. Objects with generated names
+/// are not described, because their number may depend on time.
+fn varying(did: &str, runs: &[Uids], templates: &Templates) -> Vec<String> {
+    let grouped: Vec<Uids> = runs.iter().map(|it| grouped(it, templates)).collect();
+    let keys: BTreeSet<&String> = grouped.iter().flat_map(Uids::keys).collect();
+    let lines = keys.into_iter().filter(|it| !it.contains('*')).filter_map(|key| {
+        let times = grouped.iter().map(|it| it.get(key).map_or(0, BTreeSet::len));
+        let (least, most) = (times.clone().min()?, times.max()?);
+        (least > 0 && least < most)
+            .then(|| format!("without faults, {key} is {did} {least} times in some runs and {most} times in others"))
+    });
+    lines.collect()
 }
 
 /// Returns the longest pause between two messages of a run. Longer pauses than `quiet` are excluded, because the run
@@ -164,6 +182,20 @@ mod tests {
             truth: 4,
             point: String::new(),
         }
+    }
+
+    #[test]
+    fn numbers_of_creations_that_differ_between_runs_without_faults_are_noted() {
+        let uids = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<String>>();
+        let run = |web: &[&str]| {
+            Uids::from([
+                ("pods shop/web".to_owned(), uids(web)),
+                ("pods shop/a".to_owned(), uids(&["1"])),
+            ])
+        };
+        let runs = [run(&["1", "2"]), run(&["1"])];
+        let noted = "without faults, pods shop/web is created 1 times in some runs and 2 times in others";
+        assert_eq!(varying("created", &runs, &Templates::default()), [noted]);
     }
 
     #[test]
