@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Recurring};
-use crate::explore::outcomes::{EndState, Violation, left_behind};
+use crate::explore::outcomes::{EndState, STILL_DIFFERS, Violation, left_behind};
 use crate::explore::specs::BACK;
 
 pub(super) const ROW: OracleRow = OracleRow {
@@ -40,7 +40,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     if !plan.is_sequence() {
         let headline = match left_behind(&reference.outcome.end, &reference.outcome.trace, end) {
             Some(left) => left,
-            None if plan.overlaps() => format!("the two runs still differ after {within:?}, so one of them is wrong"),
+            None if plan.overlaps() => format!("{STILL_DIFFERS} after {within:?}, so one of them is wrong"),
             None => format!("the state did not become equal to the reference within {within:?}"),
         };
         return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));

@@ -43,5 +43,5 @@ pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, is_time, t
 pub(crate) use unordered::by_keys;
 pub(crate) use violation::{
     ALWAYS, ASSERTIONS, CRASHABLE, CREATES_AND_DELETES, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP,
-    NO_PANIC, PLAYABLE, SETTLES, Violation,
+    NO_PANIC, PLAYABLE, SETTLES, STILL_DIFFERS, Violation,
 };

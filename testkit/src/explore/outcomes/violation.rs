@@ -26,6 +26,9 @@ pub(crate) const DELETES_BY_NAME: &str = "no delete by name of another object";
 /// Name of the oracle for objects that are created or deleted more often than in the reference.
 pub(crate) const CREATES_AND_DELETES: &str = "creates and deletes";
 
+/// Beginning of the description of a difference after a run in which the test continued during a fault.
+pub(crate) const STILL_DIFFERS: &str = "the two runs still differ";
+
 /// Minimum length of a suffix that Kubernetes generates, and its characters.
 const GENERATED: usize = 5;
 const GENERATED_SIGNS: &str = "bcdfghjklmnpqrstvwxz2456789";
@@ -52,17 +55,20 @@ impl Violation {
 
     /// Returns the oracle together with the resource and the field in the first line of details, without names and
     /// numbers. Two violations with the same topic are likely to have the same cause. The resources that were created
-    /// and deleted depend on the cause, so the topic contains all of them.
+    /// and deleted depend on the cause, so the topic contains all of them. If the test continued during a fault, the
+    /// difference is less certain, and has a separate topic.
     pub(crate) fn topic(&self) -> String {
         let subjects = match self.oracle {
             CREATES_AND_DELETES => self.what.lines().map(subject).collect(),
             _ => BTreeSet::from([subject(self.detail())]),
         };
-        format!(
-            "{}: {}",
-            self.oracle,
-            subjects.into_iter().collect::<Vec<_>>().join("; ")
-        )
+        let prefix = if self.what.starts_with(STILL_DIFFERS) {
+            "continued, "
+        } else {
+            ""
+        };
+        let subjects: Vec<String> = subjects.into_iter().collect();
+        format!("{prefix}{}: {}", self.oracle, subjects.join("; "))
     }
 
     /// Returns `true` if the same oracle is violated, and if both violations name objects, for a common object. Numbers
@@ -152,6 +158,12 @@ mod tests {
         false
     )]
     #[case::other_resources("end state", "late:\n  pods shop/a: missing", "late:\n  jobs shop/a: missing", false)]
+    #[case::test_that_continued(
+        "end state",
+        "the two runs still differ after 1s, so one of them is wrong:\n  pods shop/a spec.x: 1",
+        "late:\n  pods shop/a spec.x: 1",
+        false
+    )]
     #[case::other_creations(
         CREATES_AND_DELETES,
         "pods shop/a was created 3 times\n  jobs shop/a was deleted 2 times",

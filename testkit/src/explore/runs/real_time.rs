@@ -123,8 +123,8 @@ fn most(runs: &[Uids], templates: &Templates) -> Uids {
 }
 
 /// Describes objects that are created or deleted more often in some runs without faults than in others, for example
-/// because of a race in the controller. Plans only fail if they exceed the greatest number. Objects with generated names
-/// are not described, because their number may depend on time.
+/// because of a race in the controller. Plans only fail if they exceed the greatest number. Objects with generated
+/// names are not described, because their number may depend on time.
 fn varying(did: &str, runs: &[Uids], templates: &Templates) -> Vec<String> {
     let grouped: Vec<Uids> = runs.iter().map(|it| grouped(it, templates)).collect();
     let keys: BTreeSet<&String> = grouped.iter().flat_map(Uids::keys).collect();
