@@ -251,10 +251,13 @@ impl EndState {
         // as well.
         let differences = self.differences_but_for_order(other, &mask).0;
         hide(&mut mask, differences);
-        if self.externals.keys().any(|it| mask.hides_names(it)) {
-            // Masked names change the keys of their objects, so compare the contents again.
+        if !mask.names.is_empty() {
+            // Masked names change the keys of objects of external systems, and the contents of other objects have not
+            // been compared if their numbers differ, so compare the contents again.
+            mask.is_derived = true;
             let more = self.differences_but_for_order(other, &mask).0;
             hide(&mut mask, more);
+            mask.is_derived = false;
         }
         mask.add(Mask::of(ignored));
         let machine = machine_since(began);
