@@ -27,10 +27,14 @@ fn connect(server: &Server) -> TcpStream {
 }
 
 fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
+    send_as(server, "socket", method, path, body)
+}
+
+fn send_as(server: &Server, agent: &str, method: &str, path: &str, body: &str) -> TcpStream {
     let mut stream = connect(server);
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: socket\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     stream
@@ -40,7 +44,11 @@ fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
 }
 
 fn ask(server: &Server, method: &str, path: &str, body: &str) -> Answer {
-    let mut stream = send(server, method, path, body);
+    ask_as(server, "socket", method, path, body)
+}
+
+fn ask_as(server: &Server, agent: &str, method: &str, path: &str, body: &str) -> Answer {
+    let mut stream = send_as(server, agent, method, path, body);
     let mut bytes = Vec::new();
     // A reset connection does not deliver more data.
     let _ = stream.read_to_end(&mut bytes);
@@ -114,6 +122,37 @@ fn fault_with_times_1_only_affects_one_request(
     assert_eq!(control(&server, "GET", "/_fake/faults", Value::Null)[0]["hits"], 1);
     control(&server, "DELETE", &format!("/_fake/faults/{id}"), Value::Null);
     assert_eq!(control(&server, "GET", "/_fake/faults", Value::Null), json!([]));
+}
+
+#[rstest]
+#[case::whole_user_agent("manager/v0.1 (linux)", 1)]
+#[case::name_before_the_slash("manager", 1)]
+#[case::beginning_of_the_name("man", 0)]
+#[case::name_with_the_slash("manager/", 0)]
+fn fault_for_a_client_matches_the_name_before_the_slash_of_its_user_agent(#[case] client: &str, #[case] hits: u64) {
+    let server = controlled();
+    let refused = json!({"status": {"code": 503}});
+    for on in [
+        json!({"verbs": ["list"], "client": client}),
+        json!({"verbs": ["create"], "exceptClients": [client]}),
+    ] {
+        control(
+            &server,
+            "POST",
+            "/_fake/faults",
+            json!({"effect": refused.clone(), "on": on}),
+        );
+    }
+    let agent = "manager/v0.1 (linux)";
+    let list = ask_as(&server, agent, "GET", MAPS, "");
+    assert_eq!(list.head.starts_with("HTTP/1.1 503"), hits == 1, "{list:?}");
+    let create = ask_as(&server, agent, "POST", MAPS, &config_map("a"));
+    assert_eq!(create.head.starts_with("HTTP/1.1 201"), hits == 1, "{create:?}");
+    let faults = control(&server, "GET", "/_fake/faults", Value::Null);
+    assert_eq!(
+        [&faults[0]["hits"], &faults[1]["hits"]],
+        [&json!(hits), &json!(1 - hits)]
+    );
 }
 
 /// Returns the authors of the writes to an object: the verb of the request and the applied faults.

@@ -182,7 +182,8 @@ impl FaultBuilder {
         self
     }
 
-    /// Restricts the fault to the client with this name; see [`TestCluster::client_named`].
+    /// Restricts the fault to the client with this name; see [`TestCluster::client_named`]. A client in another process
+    /// is named by its `User-Agent`, or by the part of it before the first slash.
     pub fn client(mut self, client: &str) -> Self {
         self.0.on.client = Some(client.to_owned());
         self

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fake_apiserver::faults::{RequestFilter, is_for};
+use fake_apiserver::faults::{RequestFilter, is_client, is_for};
 use fake_apiserver::{ApiServer, Entry, RecordedRequest, Verb};
 
 use crate::report::fail;
@@ -94,10 +94,11 @@ impl Requests {
         self.filtered(|it| it.info.as_ref().is_some_and(|info| info.name == name))
     }
 
-    /// Selects only requests of the client with this name.
+    /// Selects only requests of the client with this name. For clients in other processes, the name is the `User-Agent`
+    /// or its part before the first slash.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
-        self.filtered(|it| *it.client == *client)
+        self.filtered(|it| is_client(&it.client, client))
     }
 
     /// Selects only requests with this HTTP response status.

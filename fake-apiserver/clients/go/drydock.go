@@ -116,7 +116,8 @@ func find() (string, error) {
 	return program, nil
 }
 
-// Filter selects requests and watches; fields that are not set match everything.
+// Filter selects requests and watches; fields that are not set match everything. Clients are named by their User-Agent
+// or its part before the first slash: "manager" for "manager/v0.1 (linux)".
 type Filter struct {
 	Verbs         []string `json:"verbs,omitempty"`
 	Resource      string   `json:"resource,omitempty"`

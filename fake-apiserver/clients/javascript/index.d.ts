@@ -1,4 +1,7 @@
-/** Selects requests and watches; fields that are not set match everything. */
+/**
+ * Selects requests and watches; fields that are not set match everything. Clients are named by their User-Agent or its
+ * part before the first slash: `manager` for `manager/v0.1 (linux)`.
+ */
 export interface Filter {
   verbs?: ('get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection')[];
   resource?: string;

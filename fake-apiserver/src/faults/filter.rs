@@ -35,11 +35,11 @@ pub struct RequestFilter {
     /// Name of the object. The creation of an object does not match any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent`. May also be the
-    /// name of a worker.
+    /// Client that sends the request: the name of an in-process client, otherwise the `User-Agent` or its part before
+    /// the first slash (`manager` for `manager/v0.1 (linux)`). May also be the name of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Clients to exclude.
+    /// Clients to exclude, by the same names as in `client`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_clients: Vec<String>,
     /// Unused. End struct literals with `..RequestFilter::default()`, because fields may be added.
@@ -53,13 +53,21 @@ impl RequestFilter {
     /// name of this worker.
     pub fn matches(&self, info: &RequestInfo, client: &str, worker: Option<&str>) -> bool {
         let client = worker.unwrap_or(client);
-        self.client.as_ref().map_or(worker.is_none(), |it| it == client)
-            && !self.except_clients.iter().any(|it| it == client)
+        self.client
+            .as_ref()
+            .map_or(worker.is_none(), |it| is_client(client, it))
+            && !self.except_clients.iter().any(|it| is_client(client, it))
             && (self.verbs.is_empty() || self.verbs.contains(&info.verb))
             && self.resource.as_ref().is_none_or(|resource| is_for(info, resource))
             && self.namespace.as_ref().is_none_or(|it| *it == info.namespace)
             && self.name.as_ref().is_none_or(|it| *it == info.name)
     }
+}
+
+/// Returns `true` if a client has this name: the name of an in-process client, the `User-Agent` of another client, or
+/// the part of the `User-Agent` before the first slash.
+pub fn is_client(client: &str, name: &str) -> bool {
+    client == name || client.split_once('/').is_some_and(|(before, _)| before == name)
 }
 
 /// Returns `true` if a request is for `resource`: a plural with an optional group. Without a subresource in `resource`,

@@ -30,7 +30,7 @@ mod watch_events;
 
 pub use described::{Effect, Failure, FaultRule, RuleError};
 pub use downtime::RestartLog;
-pub use filter::{RequestFilter, is_for};
+pub use filter::{RequestFilter, is_client, is_for};
 pub use rule::{Fault, FaultGuard, Seen};
 pub use served::Unserved;
 pub use verdict::{Decision, Held, Verdict, When};
