@@ -73,7 +73,7 @@ fn end_state_that_stays_wrong_for_more_than_an_hour_fails() {
     assert!(
         failure
             .what()
-            .starts_with("the state did not become equal to the reference within 900s:"),
+            .starts_with("the two runs differ after the step at testkit/tests/first_contact/verdict.rs:"),
         "{report}"
     );
 }

@@ -163,7 +163,7 @@ fn objects_reconciles_and_output_are_shown_at_the_step() {
     tab.press("5");
     tab.until(&shows("pane", "differs from the reference run"));
     tab.press("6");
-    tab.until(&shows("pane", "the state did not become equal to the reference"));
+    tab.until(&shows("pane", "so one of them is wrong"));
     tab.press("/");
     tab.insert("patch progressing");
     tab.until("document.querySelectorAll('#list .item .write').length > 0");

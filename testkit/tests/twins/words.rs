@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Patch;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
+use rstest::rstest;
 use serde_json::json;
 use testkit::TestCluster;
 use testkit::explore::{Oracle, crashes, explore, variants};
 use testkit::objects::config_map;
+use tokio::time::sleep;
 
-use crate::support::{OPERATOR, annotation, done, exploration, plain};
+use crate::support::{OPERATOR, annotation, done, exploration, field, plain};
 
 /// Creates a Secret for each ConfigMap. Deletes Secrets without a ConfigMap only when it starts.
 async fn leak(cluster: &TestCluster) {
@@ -57,6 +60,58 @@ fn object_that_outlives_its_owner_in_the_reference_is_reported() {
     let expected = "left behind in the reference run: secrets default/web, written by operator for configmaps \
                     default/web, which no longer exists";
     assert!(failure.what().starts_with(expected), "{report}");
+}
+
+/// Reads a setting for each event, and copies the size of each ConfigMap that is new or in the first list. A changed size
+/// is therefore only copied after a restart.
+async fn copy_first(cluster: &TestCluster, settles: bool) {
+    cluster.controller("operator", async |client| {
+        let maps = Api::<ConfigMap>::default_namespaced(client);
+        let mut events = watcher(maps.clone(), watcher::Config::default())
+            .default_backoff()
+            .boxed();
+        while let Some(event) = events.next().await {
+            let (map, is_listed) = match event {
+                Ok(watcher::Event::InitApply(map)) => (map, true),
+                Ok(watcher::Event::Apply(map)) => (map, false),
+                Ok(watcher::Event::Delete(_) | watcher::Event::Init | watcher::Event::InitDone) | Err(_) => continue,
+            };
+            while maps.get_opt("settings").await.is_err() {
+                sleep(Duration::from_secs(5)).await;
+            }
+            let size = field(&map, "size");
+            if annotation(&map, "size") == size || !(is_listed || annotation(&map, "size").is_empty()) {
+                continue;
+            }
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {"size": size}}}));
+            while maps.patch(&map.name_any(), &Default::default(), &patch).await.is_err() {
+                sleep(Duration::from_secs(5)).await;
+            }
+        }
+    });
+    cluster.create(config_map("web").data("size", "1")).await;
+    cluster.settle().await;
+    let _: testkit::Object = cluster.patch(config_map("web"), json!({"data": {"size": "2"}})).await;
+    if settles {
+        cluster.settle().await;
+    }
+}
+
+/// The run with the fault copies the changed size, and the reference does not. The report does not decide which of the
+/// two runs is wrong.
+#[rstest]
+#[case::after_a_step(true, "the two runs differ after the step at ")]
+#[case::at_the_end(false, "the two runs end differently, so one of them is wrong (waited 900s):\n")]
+fn headline_does_not_assume_that_the_reference_is_right(#[case] settles: bool, #[case] headline: &str) {
+    let report = explore(async move |cluster: &TestCluster| copy_first(cluster, settles).await)
+        .faults(crashes())
+        .without(Oracle::Idempotence)
+        .report();
+    let failure = report.failure().expect("the exploration fails");
+    assert_eq!(failure.oracle(), "end state", "{report}");
+    let (first, _) = failure.what().split_once("\n  ").unwrap_or_default();
+    assert!(failure.what().starts_with(headline), "{report}");
+    assert!(first.contains(", so one of them is wrong (waited 900s):"), "{report}");
 }
 
 /// Gives each ConfigMap the next number, in the order of arrival.

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Recurring};
-use crate::explore::outcomes::{EndState, STILL_DIFFERS, Violation, left_behind};
+use crate::explore::outcomes::{EndState, LeftAfter, Violation, headline};
 use crate::explore::specs::BACK;
 
 pub(super) const ROW: OracleRow = OracleRow {
@@ -38,12 +38,13 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     }
     let text = differences.join("\n  ");
     if !plan.is_sequence() {
-        let headline = match left_behind(&reference.outcome.end, &reference.outcome.trace, end) {
-            Some(left) => left,
-            None if plan.overlaps() => format!("{STILL_DIFFERS} after {within:?}, so one of them is wrong"),
-            None => format!("the state did not become equal to the reference within {within:?}"),
+        let expected = (&reference.outcome.end, &reference.outcome.trace[..]);
+        let place = match plan.overlaps() {
+            true => LeftAfter::Overlap,
+            false => LeftAfter::End,
         };
-        return Some(Violation::new(ROW.name, format!("{headline}:\n  {text}")));
+        let headline = headline(expected, end, within, place);
+        return Some(Violation::new(ROW.name, format!("{headline}\n  {text}")));
     }
     let (oracle, object) = match plan.changes.last().is_some_and(|it| it == BACK) {
         true => (RECOVERY, "a new object with the initial spec"),

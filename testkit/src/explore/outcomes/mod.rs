@@ -24,7 +24,7 @@ mod times;
 mod canonical;
 mod leaves;
 mod generated;
-mod left_behind;
+mod headline;
 
 pub(crate) use counts::Count;
 pub(crate) use derived::Deciders;
@@ -32,9 +32,9 @@ pub(crate) use doing::Doing;
 pub(crate) use end_state::{EndState, Judged, plain_key};
 pub(crate) use finding::Finding;
 pub(crate) use generated::Generated;
+pub(crate) use headline::{LeftAfter, end_differently, headline};
 pub(crate) use identities::{generate_name, has_time_in_name, resource};
 pub(crate) use leaves::leaves;
-pub(crate) use left_behind::left_behind;
 pub(crate) use milestone::{Milestone, Passed};
 pub(crate) use nondeterminism::Nondeterminism;
 pub(crate) use outcome::{Outcome, Reference, Returned, Uids, Wrote, grouped};
@@ -43,5 +43,5 @@ pub(crate) use times::{ForeignTime, NEAR, OTHER_CLOCK, foreign_times, is_time, t
 pub(crate) use unordered::by_keys;
 pub(crate) use violation::{
     ALWAYS, ASSERTIONS, CRASHABLE, CREATES_AND_DELETES, DELETES_BY_NAME, ENDS, EVENTUALLY, EXPLORABLE, HOT_LOOP,
-    NO_PANIC, PLAYABLE, SETTLES, STILL_DIFFERS, Violation,
+    NO_PANIC, PLAYABLE, SETTLES, Violation,
 };

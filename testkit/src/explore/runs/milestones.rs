@@ -11,7 +11,7 @@ use super::config::Mode;
 use super::harness::Harness;
 use super::hasty::Still;
 use crate::explore::oracles::Oracle;
-use crate::explore::outcomes::{EndState, Milestone, Passed, left_behind};
+use crate::explore::outcomes::{EndState, LeftAfter, Milestone, Passed, headline};
 use crate::mask::Mask;
 use crate::test_cluster::TEST_CLIENT;
 
@@ -150,14 +150,13 @@ impl Harness {
             }
             if waited >= self.within + self.slow() || is_hopeless {
                 let end = self.end_state();
-                let left = left_behind(expected, &self.gate.state().trace, &end);
-                let headline = left.unwrap_or_else(|| {
-                    format!(
-                        "the state did not become equal to the reference within {:?}",
-                        self.within
-                    )
-                });
-                let what = format!("{headline}: after the step at {place}\n  {}", differences.join("\n  "));
+                let headline = headline(
+                    (expected, &self.gate.state().trace),
+                    &end,
+                    self.within,
+                    LeftAfter::Step(place),
+                );
+                let what = format!("{headline}\n  {}", differences.join("\n  "));
                 self.gate.violation(Oracle::EndState.name(), what);
                 self.gate.state().wrong_step = Some(nth);
                 resume_unwind(Box::new(StepIsWrong));

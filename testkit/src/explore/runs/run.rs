@@ -26,7 +26,7 @@ use crate::explore::machine::{WallClock, thread_time};
 use crate::explore::oracles::{Facts, Oracle, Restarted, returned};
 use crate::explore::outcomes::{
     ASSERTIONS, ENDS, EVENTUALLY, EndState, HOT_LOOP, NO_PANIC, Outcome, Recorded, Reference, Returned, SETTLES,
-    Violation,
+    Violation, end_differently,
 };
 use crate::explore::plans::{OnRun, Plan};
 use crate::explore::trace::without_task_ids;
@@ -459,8 +459,8 @@ impl Run<'_> {
             Some(differences) => Err((
                 Oracle::EndState.name(),
                 format!(
-                    "the two runs still differ after {:?}, so one of them is wrong:\n  {}",
-                    self.config.within,
+                    "{}\n  {}",
+                    end_differently(self.config.within),
                     differences.join("\n  ")
                 ),
             )),

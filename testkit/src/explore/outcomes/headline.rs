@@ -1,19 +1,58 @@
-//! Finds objects of the reference that outlive their owners, in which case the reference itself is wrong.
+//! Headlines of differences from the reference. If an object of the reference outlives its owner, the reference itself
+//! is wrong; otherwise it is not known which of the two runs is wrong.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fake_apiserver::StoredObject;
 
 use super::end_state::EndState;
 use super::identities::{Referent, Which, resource};
+use super::violation::STILL_DIFFERS;
 use crate::explore::plans::given;
 use crate::explore::trace::{Step, What};
+
+/// Part of the scenario after which a difference is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LeftAfter<'a> {
+    /// The end.
+    End,
+    /// The end of a scenario that continued during a fault.
+    Overlap,
+    /// A step at this place in the test or scenario.
+    Step(&'a str),
+}
+
+/// Returns the headline of a difference from the reference that is left after `within`, at the end of the scenario or
+/// after the step at a place. It does not assume that the reference is right: the reference may lack a repair that the
+/// other run has made after its fault.
+pub(crate) fn headline(
+    (end, trace): (&EndState, &[Step]),
+    found: &EndState,
+    within: Duration,
+    place: LeftAfter<'_>,
+) -> String {
+    match (left_behind(end, trace, found), place) {
+        (Some(left), LeftAfter::End | LeftAfter::Overlap) => format!("{left}:"),
+        (Some(left), LeftAfter::Step(place)) => format!("{left}: after the step at {place}"),
+        (None, LeftAfter::End) => end_differently(within),
+        (None, LeftAfter::Overlap) => format!("{STILL_DIFFERS} after {within:?}, so one of them is wrong:"),
+        (None, LeftAfter::Step(place)) => {
+            format!("the two runs differ after the step at {place}, so one of them is wrong (waited {within:?}):")
+        }
+    }
+}
+
+/// Returns the headline of a difference at the end of the scenario if it is not known which run is wrong.
+pub(crate) fn end_differently(within: Duration) -> String {
+    format!("the two runs end differently, so one of them is wrong (waited {within:?}):")
+}
 
 /// Describes an object, or a key of an external system, that exists in the reference but not in the other run, if it
 /// was created for an object that no longer exists. `end` is the state of the reference. `trace` is the trace in which
 /// the writer of the object is looked up.
-pub(crate) fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
+fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
     let gone = |owner: &StoredObject| {
         let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
         end.named(&key).is_empty()
