@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use testkit::TestCluster;
-use testkit::explore::{Faults, delays, errors, explore};
+use testkit::explore::{External, Faults, delays, errors, explore};
 use testkit::objects::config_map;
 
 fn machine() -> Timestamp {
@@ -116,6 +116,70 @@ fn times_of_the_machine_are_ignored_in_the_end_state() {
     .faults(delays())
     .machine_clock()
     .report();
+    assert!(report.is_success(), "{report}");
+}
+
+/// Labels the ConfigMap `web` after it has read a login, which it caches for a minute of the machine's clock, even if
+/// the login cannot be read.
+async fn log_in(client: Client, cloud: External) {
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    let mut cached = None;
+    loop {
+        if cached.is_some_and(|(at, _)| machine().duration_since(at) > SignedDuration::from_secs(60)) {
+            cached = None;
+        }
+        let has_session = cloud.get("session").await.is_ok();
+        let (_, has_login) = match cached {
+            Some(login) => login,
+            None => *cached.insert((machine(), maps.get("login").await.is_ok())),
+        };
+        let labels = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
+        if has_session && has_login && maps.patch("web", &PatchParams::default(), &labels).await.is_ok() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+}
+
+fn with_cached_login() -> testkit::explore::Explore {
+    let world = TestCluster::builder()
+        .object(config_map("login"))
+        .object(config_map("web"));
+    explore(async |cluster: &TestCluster| {
+        let cloud = cluster.external("cloud").of("operator");
+        cluster.controller("operator", move |client| log_in(client, cloud.clone()));
+        cluster.settle().await;
+    })
+    .cluster(world)
+    .faults(errors())
+}
+
+/// A failure of a controller that waits for the machine's clock begins with the calls that it repeats.
+#[test]
+fn calls_that_are_repeated_until_the_machine_clock_advances_are_counted_first() {
+    let report = with_cached_login().machine_clock().report();
+    let failure = report.failure().expect("the exploration fails");
+    let first = failure.what().lines().next().unwrap_or_default();
+    let (count, rest) = first.split_once(" equal calls over ").unwrap_or_default();
+    let (seconds, rest) = rest.split_once(" s of virtual time ").unwrap_or_default();
+    assert!(count.parse::<u32>().is_ok_and(|it| it >= 20), "{report}");
+    assert!(seconds.parse::<u32>().is_ok_and(|it| it >= 600), "{report}");
+    assert_eq!(
+        rest, "(operator call cloud.get session); the controller may measure time with the machine's clock",
+        "{report}"
+    );
+    let text = report.to_string();
+    let (head, _) = text.split_once(" equal calls over ").unwrap_or_default();
+    assert!(
+        head.lines().count() <= 5,
+        "the calls are not at the top of the report: {report}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn cached_login_expires_in_virtual_time() {
+    let report = with_cached_login().run();
     assert!(report.is_success(), "{report}");
 }
 
