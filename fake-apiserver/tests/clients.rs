@@ -10,8 +10,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Name of the directory for this project's own packages.
+const PACKAGES: &str = "packages";
 
 #[test]
 fn clients_in_other_languages_work() {
@@ -20,7 +23,7 @@ fn clients_in_other_languages_work() {
 
 #[test]
 fn packages_for_other_languages_work() {
-    run("packages_for_other_languages_work", "clients/test", "packages");
+    run("packages_for_other_languages_work", "clients/test", PACKAGES);
 }
 
 #[test]
@@ -32,6 +35,23 @@ fn control_plane_starters_start_the_server() {
     );
 }
 
+/// Returns the command of the testkit for the tests of explorations: the command that `DRYDOCK` names, or the command
+/// in the folder of `fake-apiserver`.
+///
+/// # Panics
+///
+/// If it has not been built, because the packages would skip these tests.
+fn drydock() -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_fake-apiserver")).with_file_name("drydock");
+    let found = std::env::var_os("DRYDOCK").map_or(built, PathBuf::from);
+    assert!(
+        found.is_file(),
+        "{} does not exist: run `cargo build -p drydock-testkit --features processes`",
+        found.display()
+    );
+    found
+}
+
 /// Runs a script with the program and a directory with this name.
 #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 fn run(test: &str, script: &str, folder: &str) {
@@ -40,13 +60,11 @@ fn run(test: &str, script: &str, folder: &str) {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
-    // The command of the testkit, if it has been built: `cargo build -p drydock-testkit --features processes`.
-    let drydock = Path::new(env!("CARGO_BIN_EXE_fake-apiserver")).with_file_name("drydock");
     let status = Command::new("bash")
         .arg(script)
         .arg(env!("CARGO_BIN_EXE_fake-apiserver"))
         .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder))
-        .envs(drydock.is_file().then_some(("DRYDOCK", &drydock)))
+        .envs((folder == PACKAGES).then(|| ("DRYDOCK", drydock())))
         .status()
         .expect("bash is installed");
     assert!(status.success(), "the test of a client failed; see its output above");
