@@ -1,7 +1,8 @@
 """Packs programs for several platforms: python3 static.py FOLDER TARGET=PROGRAM...
 
-Writes archives, SHA256SUMS, wheels and folders of npm packages. A wheel contains the module in
-fake-apiserver/clients/python, and the program as a script, so that pip installs it into a folder in PATH.
+Writes archives, SHA256SUMS, wheels and folders of npm packages. All programs of a target are in the same packages. A
+wheel contains the module in fake-apiserver/clients/python, and the programs as scripts, so that pip installs them into a
+folder in PATH.
 """
 
 import base64
@@ -33,11 +34,12 @@ def version():
     return re.search(r'\[workspace\.package\]\nversion = "(.*?)"', text)[1]
 
 
-def archive(out, target, program):
-    """Writes a tar.gz, or a zip for Windows, with the program and the licence."""
+def archive(out, target, programs):
+    """Writes a tar.gz, or a zip for Windows, with the programs and the licence."""
     name = f"fake-apiserver-{version()}-{target}"
-    files = [(program.name, program.read_bytes(), 0o755), ("LICENSE", pathlib.Path("LICENSE").read_bytes(), 0o644)]
-    if program.suffix == ".exe":
+    files = [(it.name, it.read_bytes(), 0o755) for it in programs]
+    files.append(("LICENSE", pathlib.Path("LICENSE").read_bytes(), 0o644))
+    if "-windows-" in target:
         with zipfile.ZipFile(out / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as packed:
             for file, data, _ in files:
                 packed.writestr(zipfile.ZipInfo(f"{name}/{file}"), data, zipfile.ZIP_DEFLATED)
@@ -51,7 +53,7 @@ def archive(out, target, program):
                 tar.addfile(info, io.BytesIO(data))
 
 
-def wheel(out, target, program):
+def wheel(out, target, programs):
     """Writes a wheel in the binary distribution format."""
     project = (CLIENTS / "python/pyproject.toml").read_text()
     text = lambda key: re.search(rf'^{key} = "(.*)"$', project, re.M)[1]
@@ -68,8 +70,8 @@ def wheel(out, target, program):
     files = [
         (f"drydock/{it.name}", it.read_bytes(), 0o644) for it in sorted((CLIENTS / "python/drydock").glob("*.py"))
     ]
+    files += [(f"{name}.data/scripts/{it.name}", it.read_bytes(), 0o755) for it in programs]
     files += [
-        (f"{name}.data/scripts/{program.name}", program.read_bytes(), 0o755),
         (f"{info}/METADATA", metadata.encode(), 0o644),
         (f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: drydock\nRoot-Is-Purelib: false\n{tag_lines}".encode(), 0o644),
         (f"{info}/entry_points.txt", b"[pytest11]\ndrydock = drydock.plugin\n", 0o644),
@@ -88,23 +90,24 @@ def wheel(out, target, program):
 
 
 def npm(out, targets):
-    """Writes the package with the client, and a package with the program for each platform."""
+    """Writes the package with the client, and a package with the programs for each platform."""
     client = json.loads((CLIENTS / "javascript/package.json").read_text())
     client["version"] = version()
     client["optionalDependencies"] = {}
-    for target, program in targets:
+    for target, programs in targets.items():
         _, system, cpu = PLATFORMS[target]
         name = f"{client['name']}-{system}-{cpu}"
         client["optionalDependencies"][name] = version()
         folder = out / "npm" / f"{system}-{cpu}"
         (folder / "bin").mkdir(parents=True)
-        shutil.copy(program, folder / "bin" / program.name)
-        (folder / "bin" / program.name).chmod(0o755)
+        for program in programs:
+            shutil.copy(program, folder / "bin" / program.name)
+            (folder / "bin" / program.name).chmod(0o755)
         shutil.copy("LICENSE", folder)
         package = {
             "name": name,
             "version": version(),
-            "description": f"The program fake-apiserver for {system} {cpu}",
+            "description": f"{' and '.join(it.stem for it in programs)} for {system} {cpu}",
             "license": client["license"],
             "repository": client["repository"],
             "files": ["bin"],
@@ -122,10 +125,13 @@ def npm(out, targets):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    targets = [(it.split("=")[0], pathlib.Path(it.split("=")[1])) for it in sys.argv[2:]]
-    for target, program in targets:
-        archive(out, target, program)
-        wheel(out, target, program)
+    targets = {}
+    for it in sys.argv[2:]:
+        target, program = it.split("=", 1)
+        targets.setdefault(target, []).append(pathlib.Path(program))
+    for target, programs in targets.items():
+        archive(out, target, programs)
+        wheel(out, target, programs)
     npm(out, targets)
     archives = sorted(out.glob("fake-apiserver-*"))
     sums = "".join(f"{hashlib.sha256(it.read_bytes()).hexdigest()}  {it.name}\n" for it in archives)

@@ -101,8 +101,8 @@ func findExplorer() (string, error) {
 	}
 	program, err := exec.LookPath("drydock")
 	if err != nil {
-		return "", errors.New("no program drydock on the path; run " +
-			"`cargo install drydock-testkit --features processes`, or set DRYDOCK")
+		return "", errors.New("no program drydock on the path; take it from a release for Linux or macOS, run " +
+			"`pip install drydock-fake-apiserver` or `cargo install drydock-testkit --features processes`, or set DRYDOCK")
 	}
 	return program, nil
 }

@@ -172,5 +172,8 @@ export class Server {
 /** An exploration found a failure; the message is its report, and `report` the same as data. */
 export class FailureFound extends Error { report: any }
 
+/** The path of the command `drydock`; throws if there is none for this platform. */
+export function explorer(): string;
+
 /** Explores a scenario by the command `drydock`; `args` are options of `drydock explore`. Returns the report as data. */
 export function explore(scenario: string, ...args: string[]): Promise<any>;

@@ -26,8 +26,20 @@ export class Refused extends Error {
  * Throws if there is none.
  */
 export function program() {
-  if (process.env.FAKE_APISERVER) return process.env.FAKE_APISERVER;
   const name = process.platform === 'win32' ? 'fake-apiserver.exe' : 'fake-apiserver';
+  return process.env.FAKE_APISERVER || find(name, 'run `cargo install fake-apiserver`, or set FAKE_APISERVER');
+}
+
+/**
+ * The path of the command `drydock`: that of DRYDOCK, of the package for this platform (Linux or macOS), or the first on
+ * the path. Throws if there is none.
+ */
+export function explorer() {
+  const remedy = 'run `cargo install drydock-testkit --features processes`, or set DRYDOCK';
+  return process.env.DRYDOCK || find('drydock', remedy);
+}
+
+function find(name, remedy) {
   const platform = `${process.platform}-${process.arch}`;
   try {
     return createRequire(import.meta.url).resolve(`@drydock/fake-apiserver-${platform}/bin/${name}`);
@@ -39,7 +51,7 @@ export function program() {
   }
   throw new Error(
     `no program ${name} for ${platform}: npm has no package @drydock/fake-apiserver-${platform} installed, ` +
-      'and none is on the path; run `cargo install fake-apiserver`, or set FAKE_APISERVER',
+      `and none is on the path; ${remedy}`,
   );
 }
 
@@ -54,24 +66,20 @@ export class FailureFound extends Error {
 /**
  * Explores a scenario, a YAML file, by the command `drydock`, and returns the report as data: it runs controllers as
  * processes and injects faults. `args` are options of `drydock explore`. In the scenario, `${env.DRYDOCK_TEST}` is this
- * Node.js. The command is named by DRYDOCK, or is the first `drydock` on the path. Rejects with `FailureFound` for a
- * failure.
+ * Node.js. `explorer()` is the command. Rejects with `FailureFound` for a failure.
  */
 export async function explore(scenario, ...args) {
   const folder = await mkdtemp(join(tmpdir(), 'drydock-'));
   try {
     const path = join(folder, 'report.json');
-    const child = spawn(process.env.DRYDOCK || 'drydock', ['explore', scenario, '--json', path, ...args], {
+    const child = spawn(explorer(), ['explore', scenario, '--json', path, ...args], {
       env: { ...process.env, DRYDOCK_TEST: process.execPath },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const output = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr']) child[name].on('data', (data) => (output[name] += data));
     const code = await new Promise((resolve, reject) => {
-      child.once('error', (error) => {
-        const why = error.code === 'ENOENT' ? 'no program drydock on the path; set DRYDOCK' : error.message;
-        reject(new Error(why));
-      });
+      child.once('error', reject);
       child.once('close', resolve);
     });
     if (code !== 0 && code !== 1) {

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 
@@ -17,11 +18,17 @@ class FailureFound(AssertionError):
 
 
 def explorer():
-    """The path of the command: ``DRYDOCK``, or the first ``drydock`` on the path."""
-    found = os.environ.get("DRYDOCK") or shutil.which("drydock")
+    """The path of the command: ``DRYDOCK``, that of the wheel, or the first ``drydock`` on the path."""
+    named = os.environ.get("DRYDOCK")
+    if named:
+        return named
+    beside = os.path.join(sysconfig.get_path("scripts"), "drydock")
+    found = beside if os.path.exists(beside) else shutil.which("drydock")
     if not found:
         raise FileNotFoundError(
-            "no program drydock on the path; run `cargo install drydock-testkit --features processes`, or set DRYDOCK"
+            "no program drydock: this package was installed without it (wheels for Linux and macOS contain it), and none "
+            "is on the path; take it from a release, run `cargo install drydock-testkit --features processes`, or set "
+            "DRYDOCK"
         )
     return found
 
