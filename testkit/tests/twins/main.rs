@@ -38,6 +38,7 @@ mod sharing;
 mod sites;
 mod slots;
 mod statuses;
+mod stored_versions;
 mod tenants;
 mod timers;
 mod views;
