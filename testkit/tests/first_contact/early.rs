@@ -1,6 +1,10 @@
 //! Assertions of a scenario that fail because the test continues during a fault: they are evaluated again when all
 //! faults are over.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Patch;
@@ -8,7 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use testkit::TestCluster;
-use testkit::explore::{Explore, explore, overlaps, stale_watches};
+use testkit::explore::{Explore, delays, explore, overlaps, stale_watches};
 use testkit::objects::pod;
 
 /// Labels each Pod. Handles all watch events that arrive together, or only the last one.
@@ -67,4 +71,37 @@ fn failed_assertion_is_evaluated_again_after_the_faults() {
 fn assertion_that_holds_after_the_faults_is_not_a_failure() {
     let report = two_pods(true).run();
     assert_eq!(report.coverage().unjudged, 0, "{report}");
+}
+
+/// The assertion fails before the first wait if the list takes longer than usual, so there is no later state with which
+/// the run could be judged.
+#[test]
+fn run_whose_assertion_fails_before_the_first_wait_is_counted_as_unjudged() {
+    let report = explore(async |cluster: &TestCluster| {
+        let is_listed = Arc::<AtomicBool>::default();
+        let known = Arc::clone(&is_listed);
+        cluster.controller("reader", move |client| {
+            let known = Arc::clone(&known);
+            async move {
+                let _ = Api::<Pod>::default_namespaced(client).list(&Default::default()).await;
+                known.store(true, Ordering::Relaxed);
+                std::future::pending::<()>().await
+            }
+        });
+        cluster.advance(Duration::from_secs(5)).await;
+        assert!(
+            is_listed.load(Ordering::Relaxed),
+            "the list takes more than five seconds"
+        );
+        for name in ["a", "b"] {
+            cluster.create(pod(name)).await;
+            cluster.settle().await;
+        }
+    })
+    .faults(delays() | overlaps())
+    .run();
+    let unjudged = report.coverage().unjudged;
+    assert!(unjudged > 0, "{report}");
+    let text = format!(", {unjudged} runs that could not be judged");
+    assert!(report.to_string().contains(&text), "{report}");
 }
