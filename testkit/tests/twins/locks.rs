@@ -17,6 +17,8 @@ twins! {
     world();
     lock_is_checked_at_each_write: "end state", "configmaps default/work";
     failed_renewal_ends_the_work: "end state", "configmaps default/work";
+    lock_is_renewed_before_a_call: "end state", "cloud job";
+    failed_renewal_does_not_extend_the_lock: "end state", "cloud job";
 }
 
 /// Time without a renewal after which a lock is free.
@@ -27,6 +29,7 @@ fn world() -> TestClusterBuilder {
         .ignore("metadata.annotations")
         .ignore("term")
         .object(config_map("lock"))
+        .object(config_map("log"))
         .object(config_map("work").data("todo", "1"))
 }
 
@@ -120,6 +123,104 @@ async fn replica(client: Client, cloud: External, name: &'static str, flaw: Flaw
     }
 }
 
+/// Time after which a renewal without a response counts as failed.
+const ANSWERS: Duration = Duration::from_secs(4);
+
+/// Check of a replica before its call. All replicas first record a piece of work in a log, and retry until the log is
+/// written. Meanwhile they try to renew the lock, but writing the log may take longer than the lock lasts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// It calls without a check.
+    None,
+    /// It renews the lock, and only calls if this succeeds.
+    Renewal,
+    /// It only calls until a time limit, which each renewal extends, even if the renewal fails.
+    OwnClock,
+    /// It only calls until a time limit, which only a successful renewal extends.
+    TimeLimit,
+}
+
+/// A replica whose calls do not contain the term of the lock.
+struct Caller<N> {
+    maps: Api<ConfigMap>,
+    cloud: External,
+    name: &'static str,
+    check: Check,
+    now: N,
+    /// Time until which the replica assumes that it holds the lock.
+    until: Instant,
+}
+
+impl<N: Fn() -> i64> Caller<N> {
+    async fn run(mut self) {
+        loop {
+            if self.renews().await {
+                let _ = self.work().await;
+            }
+            sleep(LASTS / 5).await;
+        }
+    }
+
+    async fn renews(&mut self) -> bool {
+        let limit = Instant::now() + LASTS;
+        match timeout(ANSWERS, taken(&self.maps, self.name, (self.now)())).await {
+            Ok(Ok(Some(_))) => {
+                self.until = limit;
+                true
+            }
+            Ok(Ok(None)) => {
+                self.until = Instant::now();
+                false
+            }
+            _ => {
+                if self.check == Check::OwnClock {
+                    self.until = limit;
+                }
+                false
+            }
+        }
+    }
+
+    async fn work(&mut self) -> kube::Result<()> {
+        let work = self.maps.get("work").await?;
+        let todo = field(&work, "todo").to_owned();
+        if field(&work, "done") == todo {
+            return Ok(());
+        }
+        let log = self.maps.clone();
+        let started = Patch::Merge(json!({"metadata": {"annotations": {"started": todo}}}));
+        let logged = async move {
+            while log.patch("log", &PatchParams::default(), &started).await.is_err() {
+                sleep(LASTS / 5).await;
+            }
+        };
+        let mut logged = std::pin::pin!(logged);
+        while timeout(LASTS / 3, &mut logged).await.is_err() {
+            self.renews().await;
+        }
+        let may_call = match self.check {
+            Check::None => true,
+            Check::Renewal => self.renews().await,
+            // A call may take some seconds.
+            Check::OwnClock | Check::TimeLimit => Instant::now() + LASTS / 3 < self.until,
+        };
+        if !may_call {
+            return Ok(());
+        }
+        let record = json!({"piece": todo});
+        match self.cloud.get("job").await.map_err(failed)? {
+            None => self.cloud.create("job", record).await.map_err(failed)?,
+            Some(known) if known == record => {}
+            Some(_) => self.cloud.update("job", record).await.map_err(failed)?,
+        }
+        let patch = json!({"metadata": {"resourceVersion": work.resource_version()}, "data": {"done": todo}});
+        self.maps
+            .patch("work", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map(drop)
+    }
+}
+
 async fn two_replicas(cluster: &TestCluster, flaw: Flaw) {
     for name in ["one", "two"] {
         let (server, cloud) = (cluster.server().clone(), cluster.external("cloud").of(name));
@@ -128,6 +229,29 @@ async fn two_replicas(cluster: &TestCluster, flaw: Flaw) {
             replica(client, cloud.clone(), name, flaw, move || server.now().as_second())
         });
     }
+    two_pieces(cluster).await;
+}
+
+async fn two_callers(cluster: &TestCluster, check: Check) {
+    for name in ["one", "two"] {
+        let (server, cloud) = (cluster.server().clone(), cluster.external("cloud").of(name));
+        cluster.controller(name, move |client| {
+            let server = server.clone();
+            let caller = Caller {
+                maps: Api::default_namespaced(client),
+                cloud: cloud.clone(),
+                name,
+                check,
+                now: move || server.now().as_second(),
+                until: Instant::now(),
+            };
+            caller.run()
+        });
+    }
+    two_pieces(cluster).await;
+}
+
+async fn two_pieces(cluster: &TestCluster) {
     for todo in ["1", "2"] {
         let _: testkit::Object = cluster.patch(config_map("work"), json!({"data": {"todo": todo}})).await;
         cluster.advance(Duration::from_secs(20)).await;
@@ -146,4 +270,13 @@ async fn lock_is_checked_at_each_write(cluster: &TestCluster, is_healthy: bool) 
 
 async fn failed_renewal_ends_the_work(cluster: &TestCluster, is_healthy: bool) {
     two_replicas(cluster, if is_healthy { Flaw::None } else { Flaw::IgnoresRenewal }).await;
+}
+
+async fn lock_is_renewed_before_a_call(cluster: &TestCluster, is_healthy: bool) {
+    two_callers(cluster, if is_healthy { Check::Renewal } else { Check::None }).await;
+}
+
+async fn failed_renewal_does_not_extend_the_lock(cluster: &TestCluster, is_healthy: bool) {
+    let check = if is_healthy { Check::TimeLimit } else { Check::OwnClock };
+    two_callers(cluster, check).await;
 }
