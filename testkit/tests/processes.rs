@@ -128,7 +128,7 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<
         let params = PatchParams::apply("copying").force();
         maps.patch(&name, &params, &Patch::Apply(copy)).await?;
     }
-    if is("remembering")
+    if (is("remembering") || is("doubling"))
         && let Some(size) = map.data.as_ref().and_then(|it| it.get("size"))
     {
         let mut seen = ConfigMap::default();
@@ -270,10 +270,16 @@ fn entry_point_of_controller_processes() {
             _ => 300,
         });
         let on_error = move |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<(Client, bool)>| Action::requeue(retries_after);
-        Controller::new(Api::<ConfigMap>::default_namespaced(client), sources)
-            .run(reconcile, on_error, context)
-            .for_each(|_| async {})
-            .await;
+        let run = || {
+            let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+            let controller = Controller::new(maps, sources.clone());
+            let reconciled = controller.run(reconcile, on_error, Arc::clone(&context));
+            reconciled.for_each(|_| async {})
+        };
+        if name == "doubling" {
+            tokio::spawn(run());
+        }
+        run().await;
     });
 }
 
@@ -367,11 +373,13 @@ fn versions_after_a_step_are_compared_with_the_state_at_this_step() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
-/// The operator does not observe the first change, so the condition of this step is never met.
-#[test]
-fn test_does_not_wait_for_a_condition_while_a_change_is_hidden_until_the_next_one() {
+/// The operator does not observe the first change in any of its watches, so the condition of this step is never met.
+#[rstest]
+#[case::one_watch("remembering")]
+#[case::two_watches("doubling")]
+fn test_does_not_wait_for_a_condition_while_a_change_is_hidden_until_the_next_one(#[case] controller: &str) {
     let directory = Directory::new();
-    let path = scenario(&directory, "remembering");
+    let path = scenario(&directory, controller);
     let yaml = fs::read_to_string(&path).expect("the file exists");
     let next = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
     wait: {object: configmaps/web-2}
@@ -380,7 +388,7 @@ faults: [crashes]
 ";
     let yaml = yaml.replace("faults: [crashes]\n", next);
     let path = directory.write("remembering.yaml", &yaml).display().to_string();
-    let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#2";
+    let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#step2";
     let output = drydock(&["explore", &path, "--replay", hidden]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));

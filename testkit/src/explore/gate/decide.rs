@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) steps: Vec<String>,
     pub(super) counts: BTreeMap<String, u32>,
     paused: BTreeMap<Arc<str>, Instant>,
+    /// Clients and resources of watches that are held, with the time until which they are held.
+    silent: BTreeMap<(Arc<str>, String), Instant>,
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     /// Ends of the outages of external systems, by client and system.
     pub(super) outages: BTreeMap<(String, String), Instant>,
@@ -469,6 +471,26 @@ impl Gate {
     pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
         self.lasts(time);
         self.state().paused.insert(Arc::clone(client), Instant::now() + time);
+    }
+
+    /// Holds all watches of a resource by a client for `time`. A program may have several caches of a resource.
+    pub(crate) fn silence(&self, life: &Life, resource: &str, time: Duration) {
+        self.lasts(time);
+        let key = (Arc::clone(&life.client), resource.to_owned());
+        self.state().silent.insert(key, Instant::now() + time);
+    }
+
+    /// Returns the time until which the client's watches of a resource are held.
+    pub(crate) fn silent(&self, life: &Life, resource: &str) -> Option<Instant> {
+        let state = self.state();
+        if state.silent.is_empty() {
+            return None;
+        }
+        let until = state
+            .silent
+            .get(&(Arc::clone(&life.client), resource.to_owned()))
+            .copied();
+        until.filter(|it| *it > Instant::now())
     }
 
     /// Makes the client's next watch of a resource silent for `time`.

@@ -75,6 +75,10 @@ impl GatedWatch {
                 self.held = Some(Box::pin(sleep_until(until)));
                 continue;
             }
+            if let Some(until) = self.harness.gate.silent(&self.life, &self.resource) {
+                self.held = Some(Box::pin(sleep_until(until)));
+                continue;
+            }
             if let Some(told) = self.ready.pop_front() {
                 self.life.told(&self.resource, &told.shown);
                 if let Some(index) = told.index.filter(|_| self.is_late) {
@@ -144,6 +148,9 @@ impl GatedWatch {
         match effect {
             OnEvent::Hold(time) => {
                 self.holds(time);
+                if self.harness.timing.is_real {
+                    self.harness.gate.silence(&self.life, &self.resource, time);
+                }
                 return None;
             }
             OnEvent::Miss(time) => {
