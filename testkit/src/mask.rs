@@ -23,8 +23,8 @@ pub(crate) struct Mask {
     /// Objects with a time in their names that the run without faults creates after the end of the scenario. A run that
     /// takes longer, or that reads the clock at other times, may already have created them.
     pub(crate) upcoming: Upcoming,
-    /// Set while the mask is derived from runs without faults: objects with names that differ are compared even if their
-    /// numbers differ, because the numbers of other runs may be equal.
+    /// Set while the mask is derived from runs without faults: objects with names that differ are compared even if
+    /// their numbers differ, because the numbers of other runs may be equal.
     pub(crate) is_derived: bool,
     /// Fields that were added after comparisons had begun to use the mask. Shared by all copies.
     learnt: Arc<Learnt>,
