@@ -575,7 +575,8 @@ async fn q2_users_cannot_grant_permissions_they_lack(
     assert!(said.ends_with(message), "{said}");
 }
 
-/// In kube-apiserver, the check is a part of the computation of the new object, which precedes the check of its version.
+/// In kube-apiserver, the check is a part of the computation of the new object, which precedes the check of its
+/// version.
 #[tokio::test(start_paused = true)]
 async fn q2_missing_permissions_are_reported_before_an_outdated_version() {
     let server = rbac().start();

@@ -1,5 +1,5 @@
-//! Conversion between typed objects and JSON. It uses the functions of serde_json that kube uses: a type is then compiled
-//! once for both, which saves seconds in each build of a test that reads large types.
+//! Conversion between typed objects and JSON. It uses the functions of serde_json that kube uses: a type is then
+//! compiled once for both, which saves seconds in each build of a test that reads large types.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

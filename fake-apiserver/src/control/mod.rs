@@ -34,7 +34,7 @@
 //! | `GET /_fake/changes?since=REVISION` | writes that are still in the history |
 //! | `GET /_fake/objects` | all objects with their owners |
 //! | `GET /_fake/objects/UID` | one object |
-//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, searches, objects and related objects in a saved or earlier state |
+//! | … with `?snapshot=N` or `?at=REVISION` | kinds, tables, searches and objects in a saved or earlier state |
 //! | `GET /_fake/objects/UID/history` | its revisions: the fields that each write changed, and its author |
 //! | `GET /_fake/objects/UID/related` | its owners, the objects that it owns, and Events about it |
 //! | `POST /_fake/objects` | [loads](crate::ApiServer::load) objects, from YAML or JSON |

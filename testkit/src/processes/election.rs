@@ -34,8 +34,8 @@ pub(crate) struct Earlier {
 }
 
 impl Election {
-    /// Records a write of a lock by a process. Ignores other requests. Returns the lock's path and its earlier state, for
-    /// [`refused`](Self::refused).
+    /// Records a write of a lock by a process. Ignores other requests. Returns the lock's path and its earlier state,
+    /// for [`refused`](Self::refused).
     pub(crate) fn writes(&self, process: &str, method: &Method, path: &str, body: &[u8]) -> Option<Earlier> {
         let is_write = matches!(*method, Method::PUT | Method::POST | Method::PATCH);
         let is_lease = path.contains("/coordination.k8s.io/") && path.contains("/leases");

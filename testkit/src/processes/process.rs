@@ -432,8 +432,8 @@ fn exists(group: i32) -> bool {
     group.is_some_and(|it| rustix::process::test_kill_process_group(it).is_ok())
 }
 
-/// Returns `true` if a process was killed by a signal for an error of the program, such as a segmentation fault. SIGKILL
-/// and SIGTERM may have been sent by anyone, for example because the machine lacks memory.
+/// Returns `true` if a process was killed by a signal for an error of the program, such as a segmentation fault.
+/// SIGKILL and SIGTERM may have been sent by anyone, for example because the machine lacks memory.
 fn is_crash(status: &ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     let crashes = [

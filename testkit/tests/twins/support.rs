@@ -397,8 +397,8 @@ pub(crate) fn annotation<'a>(parent: &'a ConfigMap, name: &str) -> &'a str {
     parent.annotations().get(name).map_or("", String::as_str)
 }
 
-/// Builds a cluster without the server's workers. It starts at a fixed time of day, so that the same slots begin in each
-/// run of the tests.
+/// Builds a cluster without the server's workers. It starts at a fixed time of day, so that the same slots begin in
+/// each run of the tests.
 pub(crate) fn plain() -> TestClusterBuilder {
     let start = "2026-01-05T09:00:00Z".parse().expect("the time is valid");
     TestCluster::builder().server(|server| server.start_time(start))

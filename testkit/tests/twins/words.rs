@@ -63,8 +63,8 @@ fn object_that_outlives_its_owner_in_the_reference_is_reported() {
     assert!(failure.what().starts_with(expected), "{report}");
 }
 
-/// Reads a setting for each event, and copies the size of each ConfigMap that is new or in the first list. A changed size
-/// is therefore only copied after a restart.
+/// Reads a setting for each event, and copies the size of each ConfigMap that is new or in the first list. A changed
+/// size is therefore only copied after a restart.
 async fn copy_first(cluster: &TestCluster, settles: bool) {
     cluster.controller("operator", async |client| {
         let maps = Api::<ConfigMap>::default_namespaced(client);

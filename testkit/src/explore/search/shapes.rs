@@ -23,8 +23,8 @@ const RECREATED: usize = 2;
 /// the process is killed after its last creation or deletion, or else after its last change of a spec, and then after
 /// its last write of any kind. Of a series of equal changes, only the first one counts. Restarts of the first kind
 /// precede restarts after a write of any kind. Among restarts of one kind, restarts in late steps and with few changes
-/// are first. If users deleted an object in the previous step and created it again, the list with the deletion timestamp
-/// is first, because a controller may then delete objects that belong to the new one.
+/// are first. If users deleted an object in the previous step and created it again, the list with the deletion
+/// timestamp is first, because a controller may then delete objects that belong to the new one.
 pub(super) fn stale_restarts(
     trace: &[Step],
     controllers: &[Arc<str>],

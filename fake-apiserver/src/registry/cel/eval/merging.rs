@@ -1,5 +1,5 @@
-//! Lists of type `set` and `map`: their keys, and the results of `+` (`unstructuredSetList` and `unstructuredMapList` of
-//! `k8s.io/apiserver/pkg/cel/common`).
+//! Lists of type `set` and `map`: their keys, and the results of `+` (`unstructuredSetList` and `unstructuredMapList`
+//! of `k8s.io/apiserver/pkg/cel/common`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
