@@ -24,8 +24,8 @@ fn main() {
         println!("{:.0} runs/s", runs.per_second());
         return;
     }
-    println!("| controller | objects | requests | runs/s | µs a request | with a fault each, runs/s |");
-    println!("|---|---|---|---|---|---|");
+    println!("| controller | objects | requests | messages | runs/s | µs a request | with a fault each, runs/s |");
+    println!("|---|---|---|---|---|---|---|");
     for (peer, name, sizes) in [
         (Peer::KubeRuntime, "kube-runtime", KUBE_RUNTIME),
         (Peer::Informer, "`informer`", INFORMER),
@@ -36,7 +36,8 @@ fn main() {
             assert_eq!(even.requests, requests, "{name}, {objects} objects");
             let faults = disturbed(peer, objects, runs.min(1_500));
             println!(
-                "| {name} | {objects} | {requests} | {:.0} | {:.1} | {:.0} |",
+                "| {name} | {objects} | {requests} | {} | {:.0} | {:.1} | {:.0} |",
+                even.messages,
                 even.per_second(),
                 even.micros_a_request(),
                 faults.per_second()

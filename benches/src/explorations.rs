@@ -20,6 +20,8 @@ const BUDGET: Duration = Duration::from_secs(3600);
 pub struct Runs {
     /// Number of requests in a run without faults, including the requests of the test.
     pub requests: usize,
+    /// Number of these requests and of the events.
+    pub messages: usize,
     /// Number of runs.
     pub count: u64,
     /// CPU time of all threads.
@@ -38,9 +40,12 @@ impl Runs {
     }
 }
 
+/// Numbers of requests and of messages in a run without faults.
+type Counts = Arc<[AtomicUsize; 2]>;
+
 /// Returns an exploration of a controller that creates a Secret for each ConfigMap that the test creates.
-fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explore {
-    let requests = Arc::clone(requests);
+fn exploration(peer: Peer, objects: usize, counts: &Counts) -> Explore {
+    let counts = Arc::clone(counts);
     explore(async move |cluster: &TestCluster| {
         match peer {
             Peer::Informer => cluster.controller("parents", crate::our_controllers::parents),
@@ -52,8 +57,10 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
             cluster.create(map).await;
         }
         cluster.settle().await;
+        let [requests, messages] = &*counts;
         if requests.load(Ordering::Relaxed) == 0 {
             requests.store(cluster.journal().requests().len(), Ordering::Relaxed);
+            messages.store(cluster.journal().entries().len(), Ordering::Relaxed);
         }
     })
     .budget(BUDGET)
@@ -61,23 +68,24 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
 
 /// Measures runs without faults. Each run is compared with the reference run.
 pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
-    let requests = Arc::default();
-    let all = (0..count).fold(exploration(peer, objects, &requests), |all, _| all.replay(""));
-    measured(all.schedules(count), &requests)
+    let counts = Counts::default();
+    let all = (0..count).fold(exploration(peer, objects, &counts), |all, _| all.replay(""));
+    measured(all.schedules(count), &counts)
 }
 
 /// Measures runs in the order of the search, which begins with every single fault.
 pub fn disturbed(peer: Peer, objects: usize, count: u64) -> Runs {
-    let requests = Arc::default();
-    measured(exploration(peer, objects, &requests).schedules(count), &requests)
+    let counts = Counts::default();
+    measured(exploration(peer, objects, &counts).schedules(count), &counts)
 }
 
-fn measured(exploration: Explore, requests: &AtomicUsize) -> Runs {
+fn measured(exploration: Explore, [requests, messages]: &[AtomicUsize; 2]) -> Runs {
     let start = process_cpu_time();
     let report = exploration.run();
     let cpu = process_cpu_time() - start;
     Runs {
         requests: requests.load(Ordering::Relaxed),
+        messages: messages.load(Ordering::Relaxed),
         count: report.coverage().schedules,
         cpu,
     }

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::controllers::whole_test;
+use crate::explorations::undisturbed;
 use crate::measure::cpu_time;
 use crate::objects;
+use crate::reconciles::Peer;
 use crate::requests::Bench;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -32,7 +34,7 @@ const MANAGERS: usize = 5;
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
 /// All measured writes and their baselines, by name.
-pub const WRITES: [(&str, Write); 19] = [
+pub const WRITES: [(&str, Write); 20] = [
     ("create ConfigMap", Bench::serve_create_map),
     ("create Pod", Bench::serve_create_pod),
     ("update Pod", Bench::serve_update_pod),
@@ -55,7 +57,13 @@ pub const WRITES: [(&str, Write); 19] = [
     ("get Pod", Bench::get_pod_bytes),
     ("create ConfigMap under a quota", Bench::serve_create_under_quota),
     ("whole controller test", |_, count| whole_test(count, 10).0),
+    ("explored run", |_, count| explored(count)),
 ];
+
+/// Explores a controller of kube-runtime with six objects, without faults. A run has 28 requests.
+fn explored(count: usize) -> Duration {
+    undisturbed(Peer::KubeRuntime, 6, count as u64).cpu
+}
 
 fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> {
     Request::builder()
