@@ -350,7 +350,7 @@ const AS_JANE: &str = "secrets is forbidden: User \"jane\" cannot list";
 #[case::three_groups(&["a", "b", "c"], "groups.authentication.k8s.io \"a\" is forbidden")]
 #[case::four_groups(&["a", "b", "c", "d"], AS_JANE)]
 #[tokio::test(start_paused = true)]
-async fn q1_permission_for_the_group_star_suffices_for_more_than_three_groups(
+async fn q1_wildcard_group_permission_suffices_for_more_than_three_groups(
     #[case] groups: &[&str],
     #[case] expected: &str,
 ) {

@@ -59,9 +59,9 @@
 //! | permissions | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | webhooks | [`TestCluster::webhooks`] |
 //! | faults | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
-//! | exhaustive: single faults, pairs, orderings | [`explore`](mod@explore) |
+//! | systematic faults, within a budget: single faults, pairs, delivery orders | [`explore`](mod@explore) |
 //! | snapshots | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
-//! | a trace of a failing test | [`traces`]: a page with every step, by `DRYDOCK_TRACE=1` |
+//! | a trace of a failing test | [`traces`]: a page with the steps of the test, if `DRYDOCK_TRACE=1` is set |
 //! | a real API server | [`TestCluster::connect`] |
 //!
 //! [1]: TestCluster::eventually

@@ -27,6 +27,9 @@ pub(crate) struct Work {
     pub(crate) ignored: Vec<String>,
     /// Set if changes of Events count as work.
     pub(crate) counts_events: bool,
+    /// Set if the order of names in a status is irrelevant. Programs in Go and other languages copy them from caches
+    /// with a random order.
+    pub(crate) sorts_names: bool,
 }
 
 /// The changes since a revision.

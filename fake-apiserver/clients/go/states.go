@@ -94,6 +94,24 @@ type History struct {
 	Revisions []Revision `json:"revisions"`
 }
 
+// Found contains the objects that a search has found, at most 200, and their total number.
+type Found struct {
+	ResourceVersion uint64        `json:"resourceVersion"`
+	Total           int           `json:"total"`
+	Objects         []FoundObject `json:"objects"`
+}
+
+// FoundObject is an object with its labels.
+type FoundObject struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Resource   string            `json:"resource"`
+	Namespace  string            `json:"namespace"`
+	Name       string            `json:"name"`
+	UID        string            `json:"uid"`
+	Labels     map[string]string `json:"labels"`
+}
+
 // Kinds contains the kinds that have objects, and the range of revisions in the history.
 type Kinds struct {
 	ResourceVersion uint64        `json:"resourceVersion"`
@@ -188,6 +206,16 @@ func (s *Server) ListObjects(state State) (objects []ObjectSummary) {
 	s.t.Helper()
 	s.ask("GET", with("/objects", state.query()), nil, &objects)
 	return objects
+}
+
+// SearchObjects returns the objects of all kinds whose kind, name with namespace, or labels contain all words of a text,
+// in a state. Letter case is ignored.
+func (s *Server) SearchObjects(text string, state State) (found Found) {
+	s.t.Helper()
+	query := state.query()
+	query.Set("text", text)
+	s.ask("GET", with("/search", query), nil, &found)
+	return found
 }
 
 // ReadObject returns the object with a uid in a state.

@@ -101,6 +101,9 @@ func TestAnEarlierStateIsRead(t *testing.T) {
 	if it := see(server, uid, drydock.State{Snapshot: after}); !reflect.DeepEqual(it, owning) {
 		t.Errorf("the second snapshot is %+v", it)
 	}
+	if it := server.SearchObjects("configmap default/b", drydock.State{}); it.Total != 1 || it.Objects[0].Name != "b" {
+		t.Errorf("the search finds %+v", it)
+	}
 	server.LoadObjects(configMap("c"))
 	if it := server.Diff(before, 0); !strings.Contains(it, "default/c") {
 		t.Errorf("the changes are %s", it)

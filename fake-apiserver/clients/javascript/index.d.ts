@@ -81,6 +81,17 @@ export interface Revision extends Change {
 
 export interface History { oldest: number; revisions: Revision[] }
 
+export interface Found {
+  resourceVersion: number;
+  /** The number of all found objects. */
+  total: number;
+  /** The first 200 found objects. */
+  objects: {
+    apiVersion: string; kind: string; resource: string; namespace: string; name: string; uid: string;
+    labels: Record<string, string>;
+  }[];
+}
+
 export interface Kinds {
   resourceVersion: number; oldest: number; newest: number;
   kinds: {
@@ -157,6 +168,8 @@ export class Server {
   readObject(uid: string, state?: State): Promise<any>;
   /** The revisions of an object: the fields that each write changed, and its author. */
   readHistory(uid: string): Promise<History>;
+  /** The objects of all kinds that contain all words of a text in their kind, name, namespace or labels. */
+  searchObjects(text: string, state?: State): Promise<Found>;
   /** The owners of an object, the objects that it owns, and Events about it. */
   readRelated(uid: string, state?: State): Promise<Related>;
   /** The writes in the history, after the resourceVersion `since`. */

@@ -288,6 +288,10 @@ export class Server {
     return this.#ask('GET', withQuery('/objects', state));
   }
 
+  searchObjects(text, state) {
+    return this.#ask('GET', withQuery('/search', { text, ...state }));
+  }
+
   readObject(uid, state) {
     return this.#ask('GET', withQuery(`/objects/${encodeURIComponent(uid)}`, state));
   }

@@ -77,6 +77,8 @@ test('an earlier state is read', async () => {
   assert.deepEqual(owning, { named: true, shown: true, owned: ['b'], count: alone.count + 1, uid });
   assert.deepEqual(await seen({ at: resourceVersion }), alone);
   assert.deepEqual(await seen({ snapshot: after }), owning);
+  assert.deepEqual((await server.searchObjects('configmap default/b')).objects.map((it) => it.name), ['b']);
+  assert.equal((await server.searchObjects('configmap default/b', { snapshot: before })).total, 0);
   await server.loadObjects(map('c'));
   assert.match(await server.diff(before), /default\/c/);
   assert.doesNotMatch(await server.diff(before, after), /default\/c/);

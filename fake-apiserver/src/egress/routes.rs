@@ -97,7 +97,7 @@ impl std::fmt::Debug for Tables {
 enum Route {
     /// A service in this process.
     Handler(Handler),
-    /// An address at which the host is called.
+    /// The address to which calls of the host are sent.
     Address(SocketAddr),
 }
 

@@ -221,7 +221,7 @@ async fn binding_without_parameters_requires_no_permission() {
     assert_eq!(message(&answer), (201, ""));
 }
 
-/// Returns a server with an allocated claim, whose status the user `dev` may write.
+/// Returns a server with a claim that is not allocated yet. The user `dev` may write the status of claims.
 async fn server_with_claim() -> ApiServer {
     let server = server(json!([
         {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["*"]},

@@ -78,7 +78,7 @@ fn keys(text: &str, depth: usize) -> Vec<String> {
     found
 }
 
-/// Returns the object at `name` in compact JSON.
+/// Returns the value of the first field called `name`, an object or an array, in compact JSON.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let mark = format!("\"{name}\":");
     let at = text

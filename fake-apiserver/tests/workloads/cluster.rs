@@ -131,7 +131,8 @@ impl Cluster {
         self.list("v1", "Pod").await
     }
 
-    /// Returns the messages of Events with this reason, in the order in which they were written.
+    /// Returns the messages of Events with this reason, sorted by object name. Events about the same object are in the
+    /// order in which they were first written.
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let mut events = self.list("v1", "Event").await;
         events.retain(|it| it["reason"] == reason);

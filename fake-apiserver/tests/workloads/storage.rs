@@ -577,7 +577,7 @@ async fn bound_claim_has_the_attributes_class_of_its_volume() {
     assert_eq!(claim["status"]["currentVolumeAttributesClassName"], "gold");
 }
 
-/// A quota counts the size that a failed expansion has allocated, and whole bytes.
+/// A quota counts `status.allocatedResources` if it is larger than the request, as after a failed expansion.
 #[tokio::test(start_paused = true)]
 async fn quota_counts_the_allocated_size_of_a_claim() {
     let cluster = Cluster::start();

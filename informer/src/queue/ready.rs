@@ -28,7 +28,7 @@ struct Line {
     void: usize,
 }
 
-/// Number of void entries that a line may always contain.
+/// Maximum number of void entries that are kept regardless of the number of valid entries.
 const VOID: usize = 64;
 
 /// State of an entry, determined by the key's slot.

@@ -226,6 +226,7 @@ impl Scenario {
         let record = format!("metadata.annotations.{RECORD}");
         Work {
             ignored: self.ignore.iter().cloned().chain([record]).collect(),
+            sorts_names: true,
             ..Work::default()
         }
     }

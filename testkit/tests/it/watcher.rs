@@ -103,7 +103,7 @@ async fn bookmarks_keep_a_quiet_watch_from_expiring() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_watch_does_not_list_again_for_a_day() {
+async fn idle_watcher_does_not_list_again_within_a_day() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     cluster.advance(Duration::from_secs(24 * 3600)).await;
     assert_eq!(told.take().len(), 0);

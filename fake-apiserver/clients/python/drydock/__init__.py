@@ -264,6 +264,13 @@ class Server:
         """
         return self._ask("GET", _with("/objects", {"snapshot": snapshot, "at": at}))
 
+    def search_objects(self, text, snapshot=None, at=None):
+        """Searches all kinds: at most 200 ``objects`` that contain all words of a text, and their ``total`` number.
+
+        The kind, the name with its namespace, and the labels are searched. Letter case is ignored.
+        """
+        return self._ask("GET", _with("/search", {"text": text, "snapshot": snapshot, "at": at}))
+
     def read_object(self, uid, snapshot=None, at=None):
         """The object with a uid."""
         return self._ask("GET", _with(f"/objects/{_quoted(uid)}", {"snapshot": snapshot, "at": at}))

@@ -82,6 +82,8 @@ def test_an_earlier_state_is_read(drydock):
     assert owning == (True, True, alone[2] + 1, ["b"], "blue")
     assert seen(at=version) == alone
     assert seen(snapshot=after) == owning
+    assert [it["name"] for it in drydock.search_objects("configmap default/b")["objects"]] == ["b"]
+    assert drydock.search_objects("configmap default/b", snapshot=before)["total"] == 0
     drydock.load_objects(config_map("c"))
     assert "ConfigMap default/c" in drydock.diff(before)
     assert "ConfigMap default/c" not in drydock.diff(before, after)

@@ -132,7 +132,7 @@ pub(crate) fn is_of_other_versions(object: &Object, api_version: &str) -> bool {
     entries.is_some_and(|entries| update::has_other_version(entries, api_version))
 }
 
-/// Converts objects of kinds with only one version to other versions, which always fails.
+/// Conversion for kinds that have only one version: always fails.
 pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Result<(SchemaRef<'s>, Cow<'o, Object>), NoVersion> {
     Err(NoVersion::Obsolete)
 }

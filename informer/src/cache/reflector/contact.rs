@@ -51,7 +51,7 @@ impl Contact {
         state.failure = Some(format!("{err}{hint}").into());
     }
 
-    /// Records that a list is complete, and clears the last failure.
+    /// Clears the last failure after a complete list.
     pub(super) fn listed(&self) {
         self.lock().failure = None;
     }

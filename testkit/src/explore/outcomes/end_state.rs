@@ -50,6 +50,8 @@ pub(crate) struct EndState {
     holders: OnceLock<BTreeSet<String>>,
     /// Set if a garbage collector runs, so that the state does not contain garbage.
     is_collected: bool,
+    /// Set if the order of names in a status is irrelevant.
+    pub(super) sorts_names: bool,
     deciders: Deciders,
     /// Contents of external systems.
     externals: Contents,
@@ -98,6 +100,7 @@ impl EndState {
         let keys = Keys::of(objects.iter());
         let mut state = Self {
             is_collected: server.runs(Worker::GarbageCollector),
+            sorts_names: work.sorts_names,
             deciders: Deciders::of(server),
             deleted: server.deleted_objects(base),
             others,

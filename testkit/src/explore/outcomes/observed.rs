@@ -87,7 +87,7 @@ impl EndState {
             for (key, all) in states[side].all().filter(|(key, _)| history(key) == name) {
                 for kept in all {
                     let mut value = pair.shown(side, key, kept);
-                    sort(&kept.object, &mut value);
+                    sort(&kept.object, &mut value, states[side].sorts_names);
                     add(key, value);
                 }
             }

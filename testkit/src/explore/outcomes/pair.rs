@@ -97,7 +97,7 @@ impl<'a> Pair<'a> {
     fn sorted(&self, side: usize, key: &str, all: &[Kept]) -> Vec<Value> {
         let sorted = all.iter().map(|it| {
             let mut shown = self.shown(side, key, it);
-            sort(&it.object, &mut shown);
+            sort(&it.object, &mut shown, self.states[side].sorts_names);
             shown
         });
         sorted.collect()
@@ -233,7 +233,7 @@ impl<'a> Pair<'a> {
             let kept = self.states[side].named(key).iter();
             let contents = kept.map(|it| {
                 let mut content = self.canonical(side, key, it, &|referent| referent.words(None));
-                sort(&it.object, &mut content);
+                sort(&it.object, &mut content, self.states[side].sorts_names);
                 let resource = key.split(' ').next().unwrap_or_default();
                 self.mask.remove(resource, "", &mut content);
                 content.to_string()

@@ -6,8 +6,9 @@ use fake_apiserver::StoredObject;
 use serde_json::{Map, Value};
 
 /// Sorts the sets of an object by their items, and its lists with keys by their keys, so that two objects with the same
-/// items are equal. `value` is the object itself, or a variant of it.
-pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
+/// items are equal. With `sorts_names`, also sorts the lists of different strings in its status. `value` is the object
+/// itself, or a variant of it.
+pub(crate) fn sort(object: &StoredObject, value: &mut Value, sorts_names: bool) {
     object.visit_unordered_lists(value, &mut |list, keys| {
         if let Value::Array(items) = list {
             items.sort_by_cached_key(|item| (key(item, keys), item.to_string()));
@@ -19,13 +20,13 @@ pub(crate) fn sort(object: &StoredObject, value: &mut Value) {
     {
         conditions.sort_by_cached_key(|it| it["type"].to_string());
     }
-    if let Some(status) = value.get_mut("status") {
+    if let Some(status) = value.get_mut("status").filter(|_| sorts_names) {
         sort_names(status);
     }
 }
 
-/// Sorts lists of different strings in a status. Controllers write such lists, for example the names of all ready Pods,
-/// in the order of a cache, which is random.
+/// Sorts lists of different strings in a status. Programs write such lists, for example the names of all ready Pods, in
+/// the order of a cache, which is random in Go.
 fn sort_names(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(sort_names),

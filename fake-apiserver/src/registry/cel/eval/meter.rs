@@ -59,7 +59,7 @@ impl Meter {
         }
     }
 
-    /// Sets the unordered lists in the variables.
+    /// Sets which lists in the variables are unordered (sets and maps).
     pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
         Self { unordered, ..self }
     }

@@ -100,7 +100,7 @@ fn o8_lists_of_type_set_and_map_are_merged_by_plus(#[case] rule: &str, #[case] h
 }
 
 #[test]
-fn o8_items_with_equal_keys_are_replaced_by_plus() {
+fn o8_plus_replaces_items_that_have_equal_keys() {
     let rule = || json!({"rule": "(self.k + oldSelf.k).map(x, x.v) == [7, 2, 9]"});
     let new = json!({"k": [{"k": "x", "v": 1}, {"k": "y", "v": 2}]});
     let old = json!({"k": [{"k": "z", "v": 9}, {"k": "x", "v": 7}]});
