@@ -331,8 +331,8 @@ impl<K: Cacheable> KindClient<K> {
 
     /// Compares the recorded writes with the version of the server. If the first list of a cache is from a server that
     /// was restored from a backup, the cache does not detect this, and never receives the lost writes. Their current
-    /// state is read instead. `missing` is the first write that the cache has not received. Returns `false` if the server has
-    /// not responded.
+    /// state is read instead. `missing` is the first write that the cache has not received. Returns `false` if the
+    /// server has not responded.
     async fn question_lost_writes(&self, missing: Option<Write>) -> bool {
         let Some(missing) = missing else {
             return true;
