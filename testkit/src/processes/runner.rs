@@ -95,26 +95,7 @@ impl Runner {
             };
             ending.stubs = Some(Stubs::serve(network, &settings)?);
         }
-        let (mut served, election) = (Served::default(), Arc::default());
-        let (mut first, mut further) = (Vec::new(), Vec::new());
-        for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {
-            for replica in 0..controller.replicas {
-                let name = match controller.replicas {
-                    1 => controller.name.clone(),
-                    _ => format!("{}-{replica}", controller.name),
-                };
-                let (launch, port) = self
-                    .launch(name, controller, token, &ending.folder, (cluster, &election))
-                    .await?;
-                if let Some(port) = port {
-                    served.add(cluster.server(), controller, &launch.name, port);
-                }
-                let process = Process::new(launch, cluster.server(), hooks);
-                ending.processes.push(process.clone());
-                if replica == 0 { &mut first } else { &mut further }.push(process);
-            }
-        }
-        served.gate(cluster.server(), hooks);
+        let [first, further] = self.processes(cluster, hooks, &mut ending).await?;
         let kubeconfig = self.admin(cluster, &mut ending).await.map_err(io)?;
         // The first replicas lead in every run, so a plan that names a replica has the same meaning in every run.
         for started in [first, further] {
@@ -146,6 +127,36 @@ impl Runner {
                 .map_err(|why| format!("{place}: the step \"{title}\" failed: {why}"))?;
         }
         Ok(ending)
+    }
+
+    /// Prepares the processes: the first replica of each controller, and all further replicas.
+    async fn processes(
+        &self,
+        cluster: &TestCluster,
+        hooks: &Arc<dyn Hooks>,
+        ending: &mut Ending,
+    ) -> Result<[Vec<Process>; 2], String> {
+        let (mut served, election) = (Served::default(), Arc::default());
+        let (mut first, mut further) = (Vec::new(), Vec::new());
+        for (controller, token) in self.scenario.controllers.iter().zip(&self.tokens) {
+            for replica in 0..controller.replicas {
+                let name = match controller.replicas {
+                    1 => controller.name.clone(),
+                    _ => format!("{}-{replica}", controller.name),
+                };
+                let (launch, port) = self
+                    .launch(name, controller, token, &ending.folder, (cluster, &election))
+                    .await?;
+                if let Some(port) = port {
+                    served.add(cluster.server(), controller, &launch.name, port);
+                }
+                let process = Process::new(launch, cluster.server(), hooks);
+                ending.processes.push(process.clone());
+                if replica == 0 { &mut first } else { &mut further }.push(process);
+            }
+        }
+        served.gate(cluster.server(), hooks);
+        Ok([first, further])
     }
 
     async fn step(

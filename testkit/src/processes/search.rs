@@ -306,9 +306,7 @@ impl Exploration<'_> {
     fn report(mut self, mut world: World) -> Report {
         let clock = WallClock::start();
         let scenario = &self.runner.scenario;
-        let mut report = Report::new(&scenario.file);
-        report.requires_all_singles = scenario.budget.all_singles;
-        report.shard = (!self.shard.is_whole()).then(|| self.shard.to_string());
+        let mut report = self.new_report();
         self.say(&format!("{} runs without faults", scenario.references.max(2)));
         let made = real_reference(&self.config, &world, scenario.references, scenario.quiet.0);
         let (reference, quiet) = match made {
@@ -323,9 +321,9 @@ impl Exploration<'_> {
         world.quiet(quiet);
         let took = self.expected(&reference, quiet);
         let pace = self.pace(took);
-        let count = pace.at_once();
         self.say(&format!(
-            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {count} concurrent runs"
+            "a run takes about {took:.1?}; it has settled after {quiet:.1?} without activity; {} concurrent runs",
+            pace.at_once()
         ));
         report.notes.extend(reference.outcome.notes.iter().cloned());
         if self.options.keep {
@@ -371,16 +369,30 @@ impl Exploration<'_> {
             [] => search.search(),
             texts => replays(&mut search, texts, 1, &mut report.notes),
         };
-        let last = stop.err().and_then(Stop::failure);
-        let found = std::mem::take(&mut search.failures).into_sorted().into_iter();
-        report.found = found.chain(last.map(|it| *it)).map(Found::of).collect();
-        self.add_findings(&search, &mut report);
+        self.add_failures(&mut search, stop, &mut report);
         report.coverage.elapsed = searched.elapsed();
         progress.clear();
-        report.is_interrupted = self.is_stopped() && !self.options.keep;
-        report.is_replay = !self.replays.is_empty();
         report.spent = self.spent(clock);
         report
+    }
+
+    /// Returns an empty report.
+    fn new_report(&self) -> Report {
+        let scenario = &self.runner.scenario;
+        let mut report = Report::new(&scenario.file);
+        report.requires_all_singles = scenario.budget.all_singles;
+        report.shard = (!self.shard.is_whole()).then(|| self.shard.to_string());
+        report
+    }
+
+    /// Adds the failures and all other findings of a search or of replays, given the reason of its end.
+    fn add_failures(&self, search: &mut Search<'_>, end: Result<(), Stop>, report: &mut Report) {
+        let last = end.err().and_then(Stop::failure);
+        let found = std::mem::take(&mut search.failures).into_sorted().into_iter();
+        report.found = found.chain(last.map(|it| *it)).map(Found::of).collect();
+        report.is_interrupted = self.is_stopped() && !self.options.keep;
+        report.is_replay = !self.replays.is_empty();
+        self.add_findings(search, report);
     }
 
     fn limits(&self, searched: WallClock) -> Limits {

@@ -288,7 +288,7 @@ fn init_renders_directories_with_their_tool(#[case] file: &str, #[case] tool: &s
     };
     let error = text(&run(None).stderr);
     assert!(
-        error.contains("rendered must be rendered, and its tool is not installed: run `"),
+        error.contains("rendered must be rendered, but the tool for this is not installed: run `"),
         "{error}"
     );
     assert!(error.contains(&format!("`{line} > FILE`")), "{error}");

@@ -496,8 +496,8 @@ mod tests {
     async fn labels(pods: &[(&str, &str)]) -> EndState {
         let cluster = TestCluster::start();
         for (name, label) in pods {
-            let pod = crate::objects::pod(*name).set("metadata.generateName", "web-");
-            cluster.create(pod.label("hash", *label)).await;
+            let pod = crate::objects::pod(name).set("metadata.generateName", "web-");
+            cluster.create(pod.label("hash", label)).await;
         }
         EndState::of(cluster.server(), 0, &Work::default())
     }

@@ -126,8 +126,7 @@ fn as_they_come<W: Work>(jobs: &Jobs<'_>, work: &mut W) -> Result<(), Stop> {
                 let is_open = stop.is_none() && part > 0 && work.is_open(part - 1);
                 (part, number) < first_begun && !is_open
             };
-            let is_room = |confirming: &Confirming| confirming.len() < CONFIRMING.min((jobs.at_once)().max(1));
-            while is_room(&confirming)
+            while confirming.len() < CONFIRMING.min((jobs.at_once)().max(1))
                 && let Some(place) = next_doubtful(&doubtful, &confirming)
                 && is_next(place.0, place.1, work)
                 && let Some(first) = doubtful.remove(&place)
