@@ -135,8 +135,11 @@ async fn search_by_keyboard_opens_an_object_of_another_kind() {
     // Without an object, the key does nothing, and the dialog can be left.
     tab.press("o").await;
     tab.type_text("nothing-like-this").await;
-    tab.until(&format!("{}.textContent === 'No object is found.'", id("no-found")))
-        .await;
+    let none = id("no-found");
+    tab.until(&format!(
+        "!{none}.hidden && {none}.textContent === 'No object is found.'"
+    ))
+    .await;
     tab.press("Enter").await;
     assert_eq!(tab.eval(&format!("{}.open", id("search-dialog"))).await, true);
     tab.click(&id("search-close")).await;

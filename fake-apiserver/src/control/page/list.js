@@ -15,12 +15,15 @@ function draw(list) {
 
 class List {
   constructor(root, options) {
-    Object.assign(this, { root, options, items: [], selected: undefined, follows: false, pool: [] });
+    Object.assign(this, { root, options, items: [], selected: undefined, follows: false, top: 0, pool: [] });
     this.space = make('div', {});
     root.append(this.space);
     root.addEventListener('scroll', () => {
       const rest = root.scrollHeight - root.scrollTop - root.clientHeight;
-      this.follows = options.follows && rest < ROW_HEIGHT;
+      // Many new rows may move the end away before the list has scrolled there. Only the user scrolls up.
+      const isUp = root.scrollTop < this.top;
+      this.top = root.scrollTop;
+      this.follows = options.follows && (rest < ROW_HEIGHT || (this.follows && !isUp));
       draw(this);
     });
     root.addEventListener('click', (event) => {
@@ -90,7 +93,10 @@ class List {
     const { root, items, pool } = this;
     const height = `${items.length * ROW_HEIGHT}px`;
     if (this.space.style.height !== height) this.space.style.height = height;
-    if (this.follows) root.scrollTop = items.length * ROW_HEIGHT;
+    if (this.follows) {
+      root.scrollTop = items.length * ROW_HEIGHT;
+      this.top = root.scrollTop;
+    }
     const visible = Math.ceil(root.clientHeight / ROW_HEIGHT) + 6;
     while (pool.length < visible) {
       const row = this.options.row();
