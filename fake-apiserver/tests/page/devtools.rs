@@ -165,12 +165,15 @@ impl Tab {
         assert_eq!(came, true, "{condition}");
     }
 
-    /// Clicks the middle of the element that an expression selects.
+    /// Clicks the middle of the element that an expression selects. Waits until the element has stayed at the same place
+    /// for some frames, because lists move while objects arrive.
     pub(crate) async fn click(&mut self, element: &str) {
         let place = format!(
-            "(() => {{ const it = {element}; it.scrollIntoView({{ block: 'nearest' }}); \
-             const box = it.getBoundingClientRect(); \
-             return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+            "(async () => {{ let [place, same] = [[], 0]; for (let tries = 0; same < 8 && tries < 300; tries += 1) {{ \
+             const it = {element}; it.scrollIntoView({{ block: 'nearest' }}); const box = it.getBoundingClientRect(); \
+             const now = [box.x + box.width / 2, box.y + box.height / 2]; \
+             same = String(now) === String(place) ? same + 1 : 0; place = now; \
+             await new Promise(requestAnimationFrame); }} return place; }})()"
         );
         let place = self.eval(&place).await;
         for kind in ["mousePressed", "mouseReleased"] {

@@ -97,9 +97,8 @@ async fn copied_lines_read_the_object_with_the_credentials_of_the_page(#[case] a
     tab.eval(&format!("{}.open = true", id("built-in"))).await;
     tab.click(&button(".kinds", "ConfigMap")).await;
     tab.until(&format!("{} === 1", rows_with("rows", "color"))).await;
-    // Not at a place in the window, because the table may still move.
-    let row = "[...document.querySelectorAll('#rows .row')].find((it) => it.textContent.includes('color'))";
-    tab.eval(&format!("{row}.click()")).await;
+    tab.click("[...document.querySelectorAll('#rows .row')].find((it) => it.textContent.includes('color'))")
+        .await;
     tab.until(&format!("{PANE}.includes('ConfigMap default/color')")).await;
 
     let is_tls = args.contains(&"--tls");
