@@ -7,11 +7,10 @@ use std::time::Duration;
 use axum::body::Body;
 use fake_apiserver::{ApiServer, ApiServerBuilder, AuditPolicy};
 use http::{Method, Request, Response};
-use http_body_util::BodyExt as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{Asked, HOST, MAPS, ask, configure, made, map, patch, post, reviewed, service};
+use crate::ask::{Asked, HOST, MAPS, ask, configure, made, map, patch, post, read_review, reviewed, service};
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
@@ -136,13 +135,7 @@ async fn latency_of_slow_webhooks_annotates_the_audit_event(
             .parse()
             .expect("the text has a number of milliseconds");
         tokio::time::sleep(Duration::from_millis(delay)).await;
-        let body = request
-            .into_body()
-            .collect()
-            .await
-            .expect("the body is in memory")
-            .to_bytes();
-        let review = serde_json::from_slice(&body).expect("a review is JSON");
+        let review = read_review(request).await;
         Ok::<_, Infallible>(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
     });
     let (server, lines) = audited(ApiServer::builder().webhook(HOST, hook), "Metadata");

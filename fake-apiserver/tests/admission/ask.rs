@@ -122,6 +122,12 @@ pub(crate) fn patch(operations: Value) -> Value {
 /// Requests received by webhooks, in order: the path and the review.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
+/// Returns the review in a request to a webhook.
+pub(crate) async fn read_review(request: Request<Body>) -> Value {
+    let body = request.into_body().collect().await.expect("the body is in memory");
+    serde_json::from_slice(&body.to_bytes()).expect("a review is JSON")
+}
+
 /// Returns a service that responds to each review according to its path.
 pub(crate) fn service(
     asked: &Asked,
@@ -132,13 +138,7 @@ pub(crate) fn service(
         let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
         async move {
             let path = request.uri().path().to_owned();
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .expect("the body is in memory")
-                .to_bytes();
-            let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
+            let review = read_review(request).await;
             let answer = answer(&path, &review);
             asked.lock().expect("the lock is not poisoned").push((path, review));
             Ok(Response::new(Body::from(answer.to_string())))

@@ -11,7 +11,9 @@ use http_body_util::BodyExt as _;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{Answer, Asked, HOST, MAPS, ask, configuration, configure, made, map, patch, post, reviewed, service};
+use crate::ask::{
+    Answer, Asked, HOST, MAPS, ask, configuration, configure, made, map, patch, post, read_review, reviewed, service,
+};
 
 const MOVED: &str = "the namespace of the provided object does not match the namespace sent on the request";
 
@@ -211,13 +213,7 @@ fn hesitant(times: usize, first: impl Fn() -> Response<Body> + Send + Sync + 'st
             if number < times {
                 return Ok::<_, std::convert::Infallible>(first());
             }
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .expect("the body is in memory")
-                .to_bytes();
-            let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
+            let review = read_review(request).await;
             Ok(Response::new(Body::from(reviewed(&review, json!({})).to_string())))
         }
     });
@@ -235,13 +231,7 @@ async fn validated(server: &ApiServer) -> Answer {
 #[tokio::test(start_paused = true)]
 async fn invalid_utf8_in_a_webhook_response_is_replaced() {
     let answers = tower::service_fn(|request: Request<Body>| async move {
-        let body = request
-            .into_body()
-            .collect()
-            .await
-            .expect("the body is in memory")
-            .to_bytes();
-        let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
+        let review = read_review(request).await;
         let refusal = json!({"allowed": false, "status": {"code": 403, "message": "caf@"}});
         let text = reviewed(&review, refusal).to_string();
         let bytes = text.bytes().map(|it| if it == b'@' { 0xe9 } else { it });
