@@ -1,5 +1,5 @@
-//! Conversion between typed objects and JSON. It uses the functions of serde_json that kube uses: a type is then
-//! compiled once for both, which saves seconds in each build of a test that reads large types.
+//! Conversion between typed objects and JSON. It uses the functions of serde_json that kube uses: the code for
+//! a type is then compiled once for both.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,11 +17,7 @@ pub(crate) fn decode_text<T: DeserializeOwned>(text: &str) -> Result<T, String> 
 
 /// Returns a value as JSON. Fails if it cannot be serialized, such as a map with keys that are not strings.
 pub(crate) fn encode(value: &impl Serialize) -> Result<Value, serde_json::Error> {
-    parse(&serde_json::to_vec(value)?)
-}
-
-fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice(text)
+    serde_json::from_slice(&serde_json::to_vec(value)?)
 }
 
 /// The text that was decoded is not visible to users, so a position in it is not useful.

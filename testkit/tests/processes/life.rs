@@ -30,8 +30,8 @@ fn map(name: &str) -> ConfigMap {
     map
 }
 
-/// Waits until this process holds a Lease that has no holder. Like the Leases of real leaders, the Lease remains when
-/// the process is killed; unlike them, it never expires.
+/// Acquires a Lease as soon as nobody holds it. Like the Leases of real leaders, the Lease remains when the process is
+/// killed; unlike them, it never expires.
 pub(super) async fn elect(client: &Client) {
     let leases: Api<Lease> = Api::default_namespaced(client.clone());
     let identity = format!("{:08x}", fastrand::u32(..));
