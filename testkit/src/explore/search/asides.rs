@@ -54,7 +54,7 @@ impl Asides {
         });
         let ended = self.ended.iter().map(|(client, ends)| {
             let times: u32 = ends.values().sum();
-            let ends = ends.iter().map(|(how, times)| format!("{how} ({times} times)"));
+            let ends = ends.iter().map(|(how, times)| format!("{how} ({times})"));
             format!(
                 "{} ended by itself and was restarted {times} times over all runs: {}",
                 given(client),
