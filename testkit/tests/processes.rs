@@ -395,6 +395,20 @@ faults: [crashes]
     assert!(report.contains("configmaps default/web-2: missing"), "{report}");
 }
 
+/// The operator creates two objects for `web`, which outlive it. It observes `web` only after its deletion.
+#[test]
+fn objects_for_an_object_that_was_deleted_while_it_was_hidden_are_not_expected() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "fixed");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let yaml = yaml.replace("faults: [crashes]\n", "  - delete: configmaps/web\nfaults: [crashes]\n");
+    let path = directory.write("deleted.yaml", &yaml).display().to_string();
+    let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#step1";
+    let output = drydock(&["explore", &path, "--replay", hidden]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
+}
+
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.
 #[test]
 fn fields_that_become_equal_late_are_still_compared() {

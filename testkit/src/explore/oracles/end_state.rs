@@ -11,14 +11,6 @@ pub(super) const ROW: OracleRow = OracleRow {
     recurs: Some(recurs),
 };
 
-/// Resources in which workers keep the history of a spec, as in the lines of differences.
-const HISTORY: [&str; 2] = [REVISIONS, REPLICA_SETS];
-const REVISIONS: &str = "controllerrevisions.apps ";
-const REPLICA_SETS: &str = "replicasets.apps ";
-
-/// Annotation with the number of a ReplicaSet in the history.
-const REVISION: &str = "deployment.kubernetes.io/revision";
-
 /// Names of the oracle if a spec was changed, and if the initial spec was restored.
 const PATH_INDEPENDENCE: &str = "path independence";
 const RECOVERY: &str = "recovery";
@@ -29,13 +21,11 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     let differences = match plan.is_sequence() {
         true => reference.outcome.end.compare_decided(end, &reference.mask),
         false => {
-            let judged = reference.outcome.end.judge(end, &reference.mask);
-            let compared = facts.gate.compared(judged);
-            if plan.overlaps() {
-                without_history(compared)
-            } else {
-                compared
-            }
+            let (expected, mask) = (&reference.outcome.end, &reference.mask);
+            facts.gate.compared(match plan.overlaps() {
+                true => expected.judge_overlap(end, mask),
+                false => expected.judge(end, mask),
+            })
         }
     };
     if differences.is_empty() {
@@ -59,39 +49,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
     Some(Violation::new(oracle, what))
 }
 
-/// Removes the differences in the history that workers keep of a spec, and in fields with the names of these objects.
-/// If a controller has not observed a change by users before they made another one, the history is shorter.
-/// Controllers may also write ReplicaSets themselves, so other differences in ReplicaSets remain.
-fn without_history(mut differences: Vec<String>) -> Vec<String> {
-    let names = HISTORY.map(|resource| format!("expected \"name of {resource}"));
-    let is_history = |it: &str| {
-        it.starts_with(REVISIONS)
-            || it.starts_with(REPLICA_SETS) && (it.ends_with(": missing") || it.contains(REVISION))
-            || names.iter().any(|name| it.contains(name))
-    };
-    differences.retain(|it| !is_history(it));
-    differences
-}
-
 fn recurs(runs: &Recurring<'_>) -> bool {
     let end = runs.faultless.at_rest();
     end.judge(&runs.failed.end, &runs.reference.mask).lines.is_empty()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_history_of_a_spec_is_removed() {
-        let lines = [
-            "controllerrevisions.apps shop/a-*: missing",
-            "pods shop/a-0 metadata.labels.hash: expected \"name of controllerrevisions.apps shop/a-*, number 2\", found 1",
-            "replicasets.apps shop/a-*: missing",
-            "replicasets.apps shop/a-* spec.replicas: expected 2, found 1",
-            "statefulsets.apps shop/a: missing",
-        ];
-        let left = without_history(lines.map(str::to_owned).to_vec());
-        assert_eq!(left, lines[3..]);
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fake_apiserver::StoredObject;
 
-use super::end_state::EndState;
+use super::end_state::{EndState, Kept};
 use super::identities::{Referent, Which, resource};
 use super::violation::STILL_DIFFERS;
 use crate::explore::plans::given;
@@ -53,11 +53,7 @@ pub(crate) fn end_differently(within: Duration) -> String {
 /// was created for an object that no longer exists. `end` is the state of the reference. `trace` is the trace in which
 /// the writer of the object is looked up.
 fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<String> {
-    let gone = |owner: &StoredObject| {
-        let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
-        end.named(&key).is_empty()
-    };
-    let gone: Vec<&StoredObject> = end.deleted().iter().filter(|it| gone(it)).collect();
+    let gone = gone(end);
     let left = |what: String, writer: Option<Arc<str>>, owner: &StoredObject| {
         let writer = writer
             .map(|it| format!(", written by {}", given(&it)))
@@ -66,17 +62,8 @@ fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<Strin
         format!("left behind in the reference run: {what}{writer} for {owner}, which no longer exists")
     };
     for (key, all) in end.all().filter(|(key, all)| found.named(key).len() < all.len()) {
-        let made = all.iter().filter(|it| !it.is_untouched);
-        for kept in made {
-            let mentioned: BTreeSet<&str> = end.mentions(kept).iter().map(String::as_str).collect();
-            let is_of = |owner: &&&StoredObject| {
-                let is_near = owner.namespace().is_empty() || owner.namespace() == kept.object.namespace();
-                mentioned.contains(owner.uid()) || is_near && is_named_after(kept.object.name(), owner.name())
-            };
-            if let Some(owner) = gone.iter().find(is_of) {
-                let writer = writer(trace, key);
-                return Some(left(key.replace(" /", " "), writer, owner));
-            }
+        if let Some(owner) = all.iter().find_map(|kept| gone_owner(end, kept, &gone)) {
+            return Some(left(key.replace(" /", " "), writer(trace, key), owner));
         }
     }
     for (system, kept) in end.externals() {
@@ -99,6 +86,29 @@ fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<Strin
         }
     }
     None
+}
+
+/// Returns the objects that were deleted and whose names no other object has taken since, oldest first.
+pub(super) fn gone(end: &EndState) -> Vec<&StoredObject> {
+    let is_gone = |owner: &&StoredObject| {
+        let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
+        end.named(&key).is_empty()
+    };
+    end.deleted().iter().filter(is_gone).collect()
+}
+
+/// Returns the object among `gone` for which the run created an object: the object mentions its uid, or is named after
+/// it.
+pub(super) fn gone_owner<'a>(end: &EndState, kept: &Kept, gone: &[&'a StoredObject]) -> Option<&'a StoredObject> {
+    if kept.is_untouched {
+        return None;
+    }
+    let mentioned: BTreeSet<&str> = end.mentions(kept).iter().map(String::as_str).collect();
+    let is_of = |owner: &&&StoredObject| {
+        let is_near = owner.namespace().is_empty() || owner.namespace() == kept.object.namespace();
+        mentioned.contains(owner.uid()) || is_near && is_named_after(kept.object.name(), owner.name())
+    };
+    gone.iter().find(is_of).copied()
 }
 
 /// Returns `true` if `name` equals `owner` or begins with it and a hyphen: `web-data` is named after `web`.

@@ -25,6 +25,7 @@ mod canonical;
 mod leaves;
 mod generated;
 mod headline;
+mod skipped;
 
 pub(crate) use counts::Count;
 pub(crate) use derived::Deciders;

@@ -1,0 +1,195 @@
+//! `Skipped`: traces of changes that controllers need not observe, because users made another change afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::difference::Difference;
+use super::end_state::{EndState, Kept};
+use super::headline::{gone, gone_owner};
+
+/// Resources in which workers keep the history of a spec.
+const REVISIONS: &str = "controllerrevisions.apps";
+const REPLICA_SETS: &str = "replicasets.apps";
+
+/// Annotation with the number of a ReplicaSet in the history.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+
+/// Objects of the reference that are missing in a run because its controllers did not observe each change by users.
+///
+/// A controller that observes only the last of several changes is correct, so the run may lack objects that outlive the
+/// earlier changes: claims that no Pod uses, their volumes, and objects of a deleted object. The history of a spec may
+/// be shorter, too.
+pub(super) struct Skipped {
+    /// Keys of objects; the objects that are missing under these keys outlive an earlier change.
+    leftovers: BTreeSet<Arc<str>>,
+}
+
+impl Skipped {
+    pub(super) fn of(reference: &EndState, found: &EndState) -> Self {
+        let gone = gone(reference);
+        let used = used_claims(reference);
+        let is_left = |kept: &&Kept| {
+            let is_unused = claim(kept).is_some_and(|it| !used.contains(&it));
+            !kept.is_untouched && is_unused || gone_owner(reference, kept, &gone).is_some()
+        };
+        let are_left = |(key, all): &(&Arc<str>, &Vec<Kept>)| {
+            let missing = all.len().saturating_sub(found.named(key).len());
+            missing > 0 && (resource(key) == REPLICA_SETS || all.iter().filter(is_left).count() >= missing)
+        };
+        let leftovers = reference.all().filter(are_left).map(|(key, _)| Arc::clone(key));
+        Self {
+            leftovers: leftovers.collect(),
+        }
+    }
+
+    /// Returns `true` if the difference is a trace of a change that controllers need not observe.
+    ///
+    /// Controllers may also write ReplicaSets themselves, so other differences in ReplicaSets count.
+    pub(super) fn explains(&self, difference: &Difference) -> bool {
+        let is_history = match resource(&difference.key) {
+            REVISIONS => true,
+            REPLICA_SETS => difference.path.contains(REVISION),
+            _ => false,
+        };
+        let is_name_of = |it: &str| difference.text.starts_with(&format!("expected \"name of {it} "));
+        let is_name = [REVISIONS, REPLICA_SETS].into_iter().any(is_name_of);
+        let is_leftover = difference.path.is_empty() && self.leftovers.contains(&difference.key);
+        is_history || is_name || is_leftover
+    }
+}
+
+fn resource(key: &str) -> &str {
+    key.split(' ').next().unwrap_or_default()
+}
+
+/// Returns the namespaces and names of the claims that Pods use.
+fn used_claims(end: &EndState) -> BTreeSet<(String, String)> {
+    let mut used = BTreeSet::new();
+    let pods = end.all().filter(|(key, _)| key.starts_with("pods "));
+    for kept in pods.flat_map(|(_, all)| all) {
+        let pod = kept.object.value();
+        for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+            if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
+                used.insert((kept.object.namespace().to_owned(), name.to_owned()));
+            }
+        }
+    }
+    used
+}
+
+/// Returns the namespace and name of a claim, or of the claim that a volume is bound to.
+fn claim(kept: &Kept) -> Option<(String, String)> {
+    let object = &kept.object;
+    match object.resource() {
+        CLAIMS => Some((object.namespace().to_owned(), object.name().to_owned())),
+        VOLUMES => {
+            let of = &object.value()["spec"]["claimRef"];
+            Some((of["namespace"].as_str()?.to_owned(), of["name"].as_str()?.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::{Difference, EndState, Skipped};
+    use crate::mask::Mask;
+    use crate::objects::{config_map, object, pod};
+    use crate::work::Work;
+    use crate::{ObjectBuilder, TestCluster};
+
+    #[rstest]
+    #[case::revision("controllerrevisions.apps shop/a-*", "", "missing", true)]
+    #[case::name_of_a_revision(
+        "pods shop/a-0",
+        "metadata.labels.hash",
+        "expected \"name of controllerrevisions.apps shop/a-*, number 2\", found 1",
+        true
+    )]
+    #[case::number_of_a_replica_set(
+        "replicasets.apps shop/a-*",
+        "metadata.annotations.deployment.kubernetes.io/revision",
+        "expected \"2\", found \"1\"",
+        true
+    )]
+    #[case::replicas("replicasets.apps shop/a-*", "spec.replicas", "expected 2, found 1", false)]
+    #[case::another_object("statefulsets.apps shop/a", "", "missing", false)]
+    fn history_of_a_spec_may_be_shorter(
+        #[case] key: &str,
+        #[case] path: &str,
+        #[case] text: &str,
+        #[case] is_explained: bool,
+    ) {
+        let difference = Difference {
+            key: key.into(),
+            path: path.to_owned(),
+            text: text.to_owned(),
+            values: None,
+            is_copied: false,
+            is_derived: false,
+        };
+        let skipped = Skipped {
+            leftovers: BTreeSet::new(),
+        };
+        assert_eq!(skipped.explains(&difference), is_explained);
+    }
+
+    fn claim(name: &str) -> ObjectBuilder {
+        let resources = json!({"requests": {"storage": "1Gi"}});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": resources});
+        object("v1", "PersistentVolumeClaim", name).set("spec", spec)
+    }
+
+    /// A volume that is bound to the claim `default/data-web-0`.
+    fn volume() -> ObjectBuilder {
+        let spec = json!({
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"},
+            "claimRef": {"namespace": "default", "name": "data-web-0"},
+        });
+        object("v1", "PersistentVolume", "data").set("spec", spec)
+    }
+
+    fn pod_with(claim: &str) -> ObjectBuilder {
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+        pod("web-0").set("spec.volumes", json!([volume]))
+    }
+
+    /// Creates the objects, deletes the ConfigMap `shop`, and returns the end state.
+    async fn after(created: Vec<ObjectBuilder>) -> EndState {
+        let cluster = TestCluster::start();
+        cluster.create(config_map("shop")).await;
+        for object in created {
+            cluster.create(object).await;
+        }
+        cluster.delete(config_map("shop")).await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    #[rstest]
+    #[case::claim_that_no_pod_uses(vec![claim("data-web-0")], vec![], true)]
+    #[case::volume_of_a_claim_that_no_pod_uses(vec![volume()], vec![], true)]
+    #[case::claim_of_a_pod(vec![claim("data-web-0")], vec![pod_with("data-web-0")], false)]
+    #[case::volume_of_a_pod(vec![volume()], vec![pod_with("data-web-0")], false)]
+    #[case::object_of_a_deleted_object(vec![config_map("shop-data")], vec![], true)]
+    #[case::object_of_an_existing_object(vec![config_map("blog-data")], vec![config_map("blog")], false)]
+    #[tokio::test]
+    async fn only_objects_that_outlive_their_use_may_be_missing(
+        #[case] missing: Vec<ObjectBuilder>,
+        #[case] others: Vec<ObjectBuilder>,
+        #[case] is_equal: bool,
+    ) {
+        let all = missing.into_iter().chain(others.iter().cloned()).collect();
+        let (reference, found) = (after(all).await, after(others).await);
+        assert!(!reference.judge(&found, &Mask::default()).lines.is_empty());
+        let lines = reference.judge_overlap(&found, &Mask::default()).lines;
+        assert_eq!(lines.is_empty(), is_equal, "{lines:?}");
+    }
+}
