@@ -80,6 +80,10 @@ pub(crate) trait Hooks: fmt::Debug + Send + Sync {
     #[cfg(all(feature = "processes", unix))]
     fn controller_broke(&self, name: &str, what: String);
 
+    /// Records that the controller `name` was killed, because it did not exit in time when it was stopped.
+    #[cfg(all(feature = "processes", unix))]
+    fn controller_was_killed(&self, name: &str, why: String);
+
     /// Returns `true` if no controller is starting, that is, if all of them are ready.
     fn are_controllers_ready(&self) -> bool;
 

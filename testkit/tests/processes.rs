@@ -627,6 +627,16 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "controllers[0].webhookPort",
     "without `network: private`"
 )]
+#[case::unknown_stop_signal(
+    "controllers: [{name: a, command: [x], stop: {signal: SIGWINCH}}]\nsteps: []",
+    "line 1",
+    "SIGWINCH"
+)]
+#[case::long_grace(
+    "controllers: [{name: a, command: [x], stop: {grace: 2m}}]\nsteps: []",
+    "controllers[0].stop.grace",
+    "the longest time is 60s"
+)]
 #[case::two_checks_with_the_same_name(
     "controllers: [{name: a, command: [x]}]\nsteps: []\nchecks:\n  - {name: b, always: {run: x}}\n  - {name: b, \
      always: {run: x}}",

@@ -39,6 +39,7 @@ mod step;
 mod objects;
 mod webhooks;
 mod process;
+mod stop;
 mod address;
 mod election;
 mod leases;

@@ -19,12 +19,13 @@ use super::output::{is_panic, read_output};
 use super::ready::is_answering;
 use super::reaper::{Reaper, guarded, kill};
 use super::scenario::{Controller, Ready};
+use super::stop::Stop;
 use super::usage::{Usage, busy};
 use crate::hooks::{Hooks, Restart};
 use crate::lock::lock;
 
-/// Time after SIGTERM within which a process must exit before it is killed.
-const GRACE: Duration = Duration::from_secs(3);
+/// Maximum time for reading the rest of the output of a process that has exited.
+const REST_BOUND: Duration = Duration::from_secs(3);
 
 /// Shortest and longest pause before a process that exited by itself is restarted.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
@@ -227,16 +228,23 @@ impl Shared {
         Some(group)
     }
 
-    /// Stops a running process by SIGTERM, and by SIGKILL if it does not end in time.
+    /// Stops a running process by the signal of its controller, and by SIGKILL if it does not end in time.
     async fn stop(&self) {
         let Some(group) = lock(&self.state).group.take() else {
             return;
         };
         self.launch.usage.add(group.unsigned_abs());
-        kill(group, Signal::TERM);
+        let Stop { signal, grace } = self.launch.controller.stop;
+        kill(group, signal.signal());
         let began = Instant::now();
-        while began.elapsed() < GRACE && exists(group) {
+        while began.elapsed() < grace.0 && exists(group) {
             sleep(LOOK_FOR_READY).await;
+        }
+        if exists(group)
+            && let Some(hooks) = self.hooks.upgrade()
+        {
+            let (name, signal) = (&self.launch.name, signal.name());
+            hooks.controller_was_killed(name, format!("has not exited {:?} after {signal}: SIGKILL", grace.0));
         }
         kill(group, Signal::KILL);
         self.launch.address.ended();
@@ -287,7 +295,7 @@ impl Shared {
             let status = child.wait().await;
             ready.abort();
             // The remaining output explains the exit. A child of the process may keep the output open.
-            let _ = timeout(GRACE, output).await;
+            let _ = timeout(REST_BOUND, output).await;
             // Also kills remaining children of the process.
             kill(group, Signal::KILL);
             self.launch.reaper.remove(group);

@@ -10,6 +10,7 @@ use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, ScriptOrder, Wor
 use super::network::Network;
 use super::scenario::{Controller, Scenario};
 use super::step::Step;
+use super::stop::LONGEST_GRACE;
 use crate::explore::{Faults, Oracle};
 
 /// Error for an unusable scenario. Its message contains the file, and the line or the field.
@@ -109,6 +110,9 @@ impl Scenario {
                 (Some(_), None) | (None, Some(_)) => {}
                 (Some(_), Some(_)) | (None, None) => return Some("ready: either url or log is required".to_owned()),
             }
+        }
+        if controller.stop.grace.0 > LONGEST_GRACE {
+            return Some(format!("stop.grace: the longest time is {LONGEST_GRACE:?}"));
         }
         if controller.webhook_port.is_some() && self.network != Network::Private {
             return Some("webhookPort: concurrent runs share the port without `network: private`".to_owned());

@@ -12,6 +12,7 @@ use serde_saphyr::Spanned;
 use super::check::Check;
 use super::network::Network;
 use super::step::Step;
+use super::stop::Stop;
 use super::stub::Stub;
 use super::time::Time;
 
@@ -117,6 +118,10 @@ pub(crate) struct Controller {
     /// exit fails the run.
     #[serde(default = "default_true")]
     pub(crate) restarts: bool,
+    /// Signal and time limit with which the process is stopped before a restart after all work is done. Default:
+    /// SIGTERM, then SIGKILL after 3s.
+    #[serde(default)]
+    pub(crate) stop: Stop,
     /// Releases the Leases of a killed process when it starts again, as if they had expired, so that no process has to
     /// wait for them. Default `true`.
     pub(crate) release_leases: Option<bool>,

@@ -77,6 +77,7 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       serviceAccountName: web
+      terminationGracePeriodSeconds: 10
       volumes:
         - {name: settings, configMap: {name: settings, items: [{key: settings.yaml, path: web.yaml}]}}
         - {name: certificate, secret: {secretName: web-certificate}}
@@ -101,6 +102,7 @@ metadata: {name: other, namespace: shop}
 const CONTAINER: &str = r#"command: [/manager]
           args: [--leader-elect, "--config=/etc/web/web.yaml", "--webhook-cert-path=/certs", "--name=$(POD_NAME)"]
           ports: [{name: hooks, containerPort: 9443}]
+          lifecycle: {stopSignal: SIGUSR1}
           readinessProbe: {httpGet: {path: /readyz, port: 8081}}
           volumeMounts: [{name: settings, mountPath: /etc/web}, {name: certificate, mountPath: /certs}]
           env:
@@ -159,6 +161,7 @@ controllers:
       POD_NAME: "${NAME}"
     webhookPort: 9443
     ready: {url: "http://127.0.0.1:8081/readyz"}
+    stop: {signal: SIGUSR1, grace: 10s}
 cluster:
   crds: [crds.yaml]
   manifests: [objects.yaml]

@@ -201,6 +201,36 @@ fn process_is_ready_when_its_url_answers() {
     assert_eq!(found.code, Some(0), "{}", found.report);
 }
 
+/// The first value is the pause between the signal and the exit of the process, in seconds.
+#[rstest]
+#[case::default(0, "", Some("TERM\n"))]
+#[case::signal(0, ", stop: {signal: SIGUSR1}", Some("USR1\n"))]
+#[case::grace_that_is_long_enough(1, ", stop: {grace: 60s}", Some("TERM\n"))]
+#[case::grace_that_is_too_short(30, ", stop: {grace: 10ms}", None)]
+fn restart_at_the_end_stops_the_process_with_its_signal(
+    #[case] pause: u32,
+    #[case] stop: &str,
+    #[case] expected: Option<&str>,
+) {
+    let directory = Directory::new();
+    let trap = format!("sleep {pause}; echo $it >> ${{SCENARIO}}/signals; exit 0");
+    let line = format!("for it in TERM USR1; do trap \"{trap}\" $it; done; echo started; while :; do sleep 0.1; done");
+    let yaml = format!(
+        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}{stop}}}]
+cluster: {{workers: []}}
+within: 2s
+quiet: 1s
+references: 2
+steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
+"
+    );
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--replay", RESTART]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let signals = fs::read_to_string(directory.0.join("signals")).ok();
+    assert_eq!(signals.as_deref(), expected, "{}", text(&output.stdout));
+}
+
 #[test]
 fn search_that_must_try_all_single_faults_fails_if_its_budget_is_too_small() {
     let directory = Directory::new();

@@ -63,6 +63,12 @@ impl Hooks for Harness {
         self.gate.violation(NO_PANIC, format!("{name} {what}"));
     }
 
+    #[cfg(all(feature = "processes", unix))]
+    fn controller_was_killed(&self, name: &str, why: String) {
+        let client: Arc<str> = escaped(name).into();
+        self.gate.note(&client, self.gate.life_of(&client), why);
+    }
+
     fn are_controllers_ready(&self) -> bool {
         lock(&self.controllers).values().all(|it| it.is_ready())
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::rendered::{Manifests, namespace_of, text};
 use super::yaml::{list, quoted};
 use super::{Files, MISSING};
+use crate::processes::stop::{LONGEST_GRACE, StopSignal};
 use crate::processes::webhooks::{is_configuration, services};
 
 /// Directories, relative to the working directory, in which a program is looked for.
@@ -155,6 +156,7 @@ impl<'a> Pods<'a> {
         if let Some(url) = container.ready() {
             let _ = writeln!(scenario, "    ready: {{url: {}}}", quoted(&url));
         }
+        write_stop(container, scenario);
     }
 
     fn write_command(&self, container: &Container<'_>, paths: &Paths<'_>, scenario: &mut String) {
@@ -324,6 +326,19 @@ impl Container<'_> {
             "http://127.0.0.1:{port}{}",
             probe["path"].as_str().unwrap_or("/")
         ))
+    }
+}
+
+/// Writes the signal and the time limit with which the process is stopped, if the manifests specify them.
+fn write_stop(container: &Container<'_>, scenario: &mut String) {
+    let signal = container.spec["lifecycle"]["stopSignal"].as_str();
+    let signal = signal.and_then(StopSignal::of_name);
+    let signal = signal.map(|it| format!("signal: {}", it.name()));
+    let grace = container.workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64();
+    let grace = grace.map(|it| format!("grace: {}s", it.min(LONGEST_GRACE.as_secs())));
+    let fields: Vec<String> = signal.into_iter().chain(grace).collect();
+    if !fields.is_empty() {
+        let _ = writeln!(scenario, "    stop: {{{}}}", fields.join(", "));
     }
 }
 
