@@ -627,6 +627,11 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "controllers[0].webhookPort",
     "without `network: private`"
 )]
+#[case::missing_file_of_a_controller(
+    "controllers: [{name: a, command: [x], files: [nothing.yaml]}]\nsteps: []",
+    "controllers[0].files",
+    "nothing.yaml does not exist"
+)]
 #[case::unknown_stop_signal(
     "controllers: [{name: a, command: [x], stop: {signal: SIGWINCH}}]\nsteps: []",
     "line 1",

@@ -1,8 +1,11 @@
-//! Fills in the placeholders of commands and environment variables, such as `${KUBECONFIG}` and `${PORT_METRICS}`.
+//! Fills in the placeholders of commands, environment variables and files, such as `${KUBECONFIG}` and
+//! `${PORT_METRICS}`.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::sync::Mutex;
 
 use crate::lock::lock;
@@ -38,6 +41,52 @@ impl Places {
         Ok(filled)
     }
 
+    /// Replaces the known placeholders in a text. Other occurrences of `${…}` are kept, because they may belong to the
+    /// program.
+    fn fill_known(&mut self, text: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find("${") {
+            filled.push_str(&rest[..at]);
+            let inner = &rest[at + 2..];
+            let placeholder = inner
+                .find('}')
+                .and_then(|end| Some((self.value(&inner[..end]).ok()?, end)));
+            rest = match placeholder {
+                Some((value, end)) => {
+                    filled.push_str(&value);
+                    &inner[end + 1..]
+                }
+                None => {
+                    filled.push_str("${");
+                    inner
+                }
+            };
+        }
+        filled.push_str(rest);
+        filled
+    }
+
+    /// Copies a file, or a directory with all of its files, and replaces the known placeholders in text files.
+    pub(crate) fn copy(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        if from.is_dir() {
+            fs::create_dir_all(to)?;
+            for entry in fs::read_dir(from)? {
+                let entry = entry?;
+                self.copy(&entry.path(), &to.join(entry.file_name()))?;
+            }
+            return Ok(());
+        }
+        let content = fs::read(from)?;
+        let filled = match String::from_utf8(content) {
+            Ok(text) => self.fill_known(&text).into_bytes(),
+            Err(err) => err.into_bytes(),
+        };
+        fs::write(to, filled)?;
+        // A script must be executable.
+        fs::set_permissions(to, fs::metadata(from)?.permissions())
+    }
+
     fn value(&mut self, name: &str) -> Result<String, String> {
         if let Some(value) = self.values.get(name) {
             return Ok(value.clone());
@@ -61,6 +110,14 @@ impl Places {
         let port = free_port().map_err(|err| format!("no free port: {err}"))?;
         self.values.insert(name.to_owned(), port.to_string());
         Ok(port.to_string())
+    }
+}
+
+/// Returns the content of a text file, or of all text files in a directory. Other files are skipped.
+pub(crate) fn texts(path: &Path) -> Vec<String> {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().flat_map(|it| texts(&it.path())).collect(),
+        Err(_) => fs::read_to_string(path).into_iter().collect(),
     }
 }
 
@@ -100,6 +157,17 @@ mod tests {
         let port = places.fill("${PORT_A}").expect("a port is free");
         assert_eq!(places.fill(":${PORT_A}"), Ok(format!(":{port}")));
         assert_ne!(places.fill("${PORT}"), Ok(port));
+    }
+
+    #[rstest::rstest]
+    #[case::known_placeholder("at: ${SERVER}/v1\n", "at: https://x/v1\n")]
+    #[case::placeholder_of_the_program("${HOST} ${SERVER}", "${HOST} https://x")]
+    #[case::open_brace("${SERVER} ${ ${", "https://x ${ ${")]
+    #[case::placeholder_inside_of_another_one("${HOST:-${SERVER}}", "${HOST:-https://x}")]
+    fn unknown_placeholders_in_files_are_kept(#[case] text: &str, #[case] filled: &str) {
+        let mut places = Places::default();
+        places.values.insert("SERVER".to_owned(), "https://x".to_owned());
+        assert_eq!(places.fill_known(text), filled);
     }
 
     #[rstest::rstest]

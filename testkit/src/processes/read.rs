@@ -7,6 +7,7 @@ use std::path::Path;
 
 use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, ScriptOrder, Worker};
 
+use super::fill::texts;
 use super::network::Network;
 use super::scenario::{Controller, Scenario};
 use super::step::Step;
@@ -43,6 +44,11 @@ impl Scenario {
         let mut scenario: Self =
             serde_saphyr::from_str(&text).map_err(|err| ScenarioError(format!("{file}: {err}")))?;
         (scenario.directory, scenario.file) = (directory, file);
+        for controller in &mut scenario.controllers {
+            let paths = controller.files.iter().map(|it| scenario.directory.join(it));
+            let read: Vec<String> = paths.flat_map(|it| texts(&it)).collect();
+            controller.texts = read;
+        }
         match scenario.wrong() {
             Some(wrong) => Err(ScenarioError(format!("{}: {wrong}", scenario.file))),
             None => Ok(scenario),
@@ -111,6 +117,9 @@ impl Scenario {
                 (Some(_), Some(_)) | (None, None) => return Some("ready: either url or log is required".to_owned()),
             }
         }
+        if let Some(wrong) = self.wrong_files(controller) {
+            return Some(format!("files: {wrong}"));
+        }
         if controller.stop.grace.0 > LONGEST_GRACE {
             return Some(format!("stop.grace: the longest time is {LONGEST_GRACE:?}"));
         }
@@ -129,6 +138,19 @@ impl Scenario {
         let cwd = controller.cwd.as_ref().map(|it| self.path(it));
         cwd.filter(|it| !it.is_dir())
             .map(|it| format!("cwd: {} is not a directory", it.display()))
+    }
+
+    fn wrong_files(&self, controller: &Controller) -> Option<String> {
+        let mut names = BTreeSet::new();
+        controller.files.iter().find_map(|file| {
+            let shown = file.display();
+            match file.file_name() {
+                None => Some(format!("{shown} has no name")),
+                Some(_) if !self.path(file).exists() => Some(format!("{shown} does not exist")),
+                Some(name) if !names.insert(name) => Some(format!("the name of {shown} is used twice")),
+                Some(_) => None,
+            }
+        })
     }
 
     fn wrong_cluster(&self) -> Option<String> {

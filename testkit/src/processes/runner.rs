@@ -222,6 +222,7 @@ impl Runner {
             places.values.insert(webhooks::CERTIFICATES.to_owned(), directory);
         }
         let wrong = |err: String| format!("{name}: {err}");
+        self.copy_files(controller, &files, &mut places).map_err(wrong)?;
         let words = controller.command.iter().map(|it| places.fill(it));
         let command = words.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
         let mut env = std::collections::BTreeMap::new();
@@ -257,6 +258,25 @@ impl Runner {
             name,
         };
         Ok((launch, port))
+    }
+
+    /// Copies the files of the scenario that contain placeholders into the directory of the controller's files.
+    fn copy_files(&self, controller: &Controller, files: &Path, places: &mut Places) -> Result<(), String> {
+        if controller.files.is_empty() {
+            return Ok(());
+        }
+        let directory = files.join("files");
+        std::fs::create_dir_all(&directory).map_err(|err| format!("cannot prepare files: {err}"))?;
+        let shown = directory.display().to_string();
+        places.values.insert("FILES".to_owned(), shown);
+        for file in &controller.files {
+            let copied = places.copy(
+                &self.scenario.path(file),
+                &directory.join(file.file_name().unwrap_or_default()),
+            );
+            copied.map_err(|err| format!("cannot copy {}: {err}", file.display()))?;
+        }
+        Ok(())
     }
 
     /// Writes the configuration of the resolver in a private network.

@@ -78,13 +78,21 @@ pub(crate) struct Controller {
     /// The program and its arguments. `${KUBECONFIG}`, `${SERVER}`, `${TOKEN}`, `${CA}`, `${NAME}`, `${SCENARIO}` (the
     /// directory of this file) and `${PORT}` are placeholders; so are names of further free ports, such as
     /// `${PORT_METRICS}`, and environment variables, such as `${env.HOME}`. A process that serves webhooks has
-    /// `${PORT_WEBHOOK}` in its command or environment; `${CERT_DIR}` is a directory with `tls.crt`, `tls.key` and
-    /// `ca.crt` for them.
+    /// `${PORT_WEBHOOK}` in its command, environment or files; `${CERT_DIR}` is a directory with `tls.crt`, `tls.key`
+    /// and `ca.crt` for them.
     pub(crate) command: Vec<String>,
     /// Environment variables, in addition to the environment of `drydock`. May contain the same placeholders as
     /// `command`. Without `inCluster`, `KUBECONFIG` is set unless it is given here.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
+    /// Files and directories, such as a configuration that contains ports or paths. They are copied for each process
+    /// into the directory `${FILES}`, under their own names. In text files, the same placeholders as in `command` are
+    /// filled in; unknown placeholders are kept.
+    #[serde(default)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The contents of the text files in `files`.
+    #[serde(skip)]
+    pub(crate) texts: Vec<String>,
     /// Working directory. Default: the directory of the scenario.
     pub(crate) cwd: Option<PathBuf>,
     /// Number of processes. If there are several, their names are `NAME-0`, `NAME-1` and so on, and `NAME-0` starts

@@ -48,11 +48,16 @@ pub(crate) struct Trust {
 }
 
 impl Controller {
-    /// Returns `true` if a placeholder occurs in the command, the environment or the readiness URL.
+    /// Returns `true` if a placeholder occurs in the command, the environment, the files or the readiness URL.
     fn uses(&self, place: &str) -> bool {
         let place = format!("${{{place}}}");
         let url = self.ready.as_ref().and_then(|it| it.url.as_ref());
-        let mut texts = self.command.iter().chain(self.env.values()).chain(url);
+        let mut texts = self
+            .command
+            .iter()
+            .chain(self.env.values())
+            .chain(&self.texts)
+            .chain(url);
         texts.any(|it| it.contains(&place))
     }
 
@@ -71,8 +76,8 @@ impl Scenario {
             let field = |why: String| Some(format!("controllers[{at}].webhooks: {why}"));
             match (controller.serves_webhooks(), controller.webhooks.as_slice()) {
                 (false, [_, ..]) => field(format!(
-                    "the command or the environment must contain ${{{PORT}}}, the port at which it serves them, or \
-                     webhookPort must be set"
+                    "the command, the environment or a file must contain ${{{PORT}}}, the port at which it serves \
+                     them, or webhookPort must be set"
                 )),
                 (true, []) if !is_alone => field(
                     "several controllers serve webhooks, so each must name its Services as NAMESPACE/NAME".to_owned(),

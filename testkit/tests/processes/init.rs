@@ -233,6 +233,30 @@ fn init_lists_missing_parts_and_the_scenario_is_valid(#[case] container: &str, #
     );
 }
 
+#[rstest]
+#[case::path_of_another_mount(
+    r"key: /certs/tls.key\nother: /certs-old\n",
+    "--config=${FILES}/manager/web/web.yaml",
+    Some("key: ${CERT_DIR}/tls.key\nother: /certs-old\n")
+)]
+#[case::kubeconfig(r"kind: Config\nclusters: []\n", "--config=${KUBECONFIG}", None)]
+fn init_replaces_paths_in_mounted_files(#[case] settings: &str, #[case] argument: &str, #[case] file: Option<&str>) {
+    let directory = Directory::new();
+    let manifests = MANIFESTS.replace("SPEC", CONTAINER).replace(r"level: 3\n", settings);
+    directory.write("all.yaml", &manifests);
+    let output = explore(&directory.0, &["--init", "all.yaml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| fs::read_to_string(directory.0.join("drydock").join(name)).ok();
+    let scenario = read("scenario.yaml").expect("the scenario was written");
+    assert!(scenario.contains(argument), "{scenario}");
+    assert_eq!(
+        scenario.contains("    files: [files/manager]\n"),
+        file.is_some(),
+        "{scenario}"
+    );
+    assert_eq!(read("files/manager/web/web.yaml").as_deref(), file);
+}
+
 /// Only a single program is identified by the directory in which it is.
 #[rstest]
 #[case::alone("samples", "- ../bin/operator\n")]

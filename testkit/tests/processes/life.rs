@@ -201,6 +201,32 @@ fn process_is_ready_when_its_url_answers() {
     assert_eq!(found.code, Some(0), "{}", found.report);
 }
 
+#[test]
+fn placeholders_in_the_files_of_a_controller_are_filled_in() {
+    let directory = Directory::new();
+    directory.write("settings", "${NAME} ${PORT} ${OTHER}");
+    let line = "cp $0 ${SCENARIO}/copy; echo $1 > ${SCENARIO}/port; echo started; while :; do sleep 0.1; done";
+    let yaml = format!(
+        "controllers:
+  - name: operator
+    command: [sh, -c, {line:?}, '${{FILES}}/settings', '${{PORT}}']
+    files: [settings]
+    ready: {{log: started}}
+cluster: {{workers: []}}
+within: 2s
+quiet: 1s
+references: 2
+steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
+"
+    );
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--replay", RESTART]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let read = |name: &str| fs::read_to_string(directory.0.join(name)).expect("the file was written");
+    let port = read("port");
+    assert_eq!(read("copy"), format!("operator {} ${{OTHER}}", port.trim_end()));
+}
+
 /// The first value is the pause between the signal and the exit of the process, in seconds.
 #[rstest]
 #[case::default(0, "", Some("TERM\n"))]

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Component, Path};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-use super::rendered::{Manifests, namespace_of, text};
+use super::mounts::{CERTIFICATES, Mounts};
+use super::rendered::{Manifests, data, namespace_of, text};
 use super::yaml::{list, quoted};
 use super::{Files, MISSING};
 use crate::processes::stop::{LONGEST_GRACE, StopSignal};
@@ -28,12 +27,6 @@ const PROGRAMS: [&str; 8] = [
 
 /// Sidecars that only forward requests to a controller. There is no need to run them.
 const PROXIES: [&str; 2] = ["kube-rbac-proxy", "istio-proxy"];
-
-/// Directory of the token and the CA in a Pod, which `inCluster` mounts.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/// Placeholder for the directory of the certificate of webhooks.
-const CERTIFICATES: &str = "${CERT_DIR}";
 
 /// The containers of all workloads.
 pub(super) struct Pods<'a> {
@@ -101,22 +94,25 @@ impl<'a> Pods<'a> {
 
     fn write_one(&self, container: &Container<'_>, names_webhooks: bool, scenario: &mut String, files: &mut Files) {
         let namespace = namespace_of(container.workload);
-        let mounts = self.mounts(container, files);
+        let mounts = Mounts::of(
+            self.manifests,
+            (container.workload, container.spec),
+            &container.name,
+            !container.webhooks.is_empty(),
+        );
         let (env, unknown) = self.environment(container);
-        let paths = Paths { mounts, env: &env };
+        let paths = Paths {
+            mounts: &mounts,
+            env: &env,
+        };
         let _ = writeln!(scenario, "  - name: {}", quoted(&container.name));
         self.write_command(container, &paths, scenario);
         let words = ["command", "args"].into_iter().flat_map(|it| words(container.spec, it));
         let settings: Vec<String> = words.chain(env.values().cloned()).collect();
-        for (place, file) in &paths.mounts {
-            let is_found = file.as_deref() == Some(CERTIFICATES) || settings.iter().any(|it| it.contains(place));
-            if !is_found {
-                let file = file.as_deref().unwrap_or("a file or directory of this machine");
-                let _ = writeln!(
-                    scenario,
-                    "    {MISSING}a setting with which the program reads {file} instead of {place}"
-                );
-            }
+        write_missing(&mounts, &settings, scenario);
+        if mounts.are_templates {
+            let directory = format!("files/{}", container.name);
+            let _ = writeln!(scenario, "    files: [{}]", quoted(&directory));
         }
         if namespace != "default" {
             let _ = writeln!(scenario, "    namespace: {}", quoted(namespace));
@@ -157,6 +153,7 @@ impl<'a> Pods<'a> {
             let _ = writeln!(scenario, "    ready: {{url: {}}}", quoted(&url));
         }
         write_stop(container, scenario);
+        files.extend(mounts.files);
     }
 
     fn write_command(&self, container: &Container<'_>, paths: &Paths<'_>, scenario: &mut String) {
@@ -267,53 +264,6 @@ impl<'a> Pods<'a> {
             data(object).remove(source[field]["key"].as_str()?)
         })
     }
-
-    /// Writes the files of mounted ConfigMaps and Secrets. Returns the mounted paths, and the paths that replace them,
-    /// or `None` if the content is unknown.
-    fn mounts(&self, container: &Container<'_>, files: &mut Files) -> Vec<(String, Option<String>)> {
-        let mounts = container.spec["volumeMounts"].as_array().into_iter().flatten();
-        let mut found = Vec::new();
-        for mount in mounts {
-            let place = text(&mount["mountPath"]).trim_end_matches('/').to_owned();
-            if place.starts_with(SERVICE_ACCOUNT) {
-                continue;
-            }
-            let volumes = container.workload["spec"]["template"]["spec"]["volumes"].as_array();
-            let mut volumes = volumes.into_iter().flatten();
-            let Some(volume) = volumes.find(|it| it["name"] == mount["name"]) else {
-                continue;
-            };
-            let (kind, source, name) = match (&volume["configMap"], &volume["secret"]) {
-                (Value::Null, Value::Null) => continue,
-                (Value::Null, secret) => ("Secret", secret, &secret["secretName"]),
-                (map, _) => ("ConfigMap", map, &map["name"]),
-            };
-            let object = self.manifests.find(kind, namespace_of(container.workload), text(name));
-            found.push((
-                place.clone(),
-                match object {
-                    Some(object) => {
-                        let base = place.rsplit('/').next().unwrap_or_default();
-                        let folder = format!("files/{}/{base}", container.name);
-                        let content = projected(data(object), &source["items"]);
-                        match mount["subPath"].as_str() {
-                            Some(key) => files.extend(content.get(key).map(|it| (folder.clone(), it.clone()))),
-                            None => files.extend(content.into_iter().map(|(key, it)| (format!("{folder}/{key}"), it))),
-                        }
-                        Some(format!("${{SCENARIO}}/{folder}"))
-                    }
-                    // cert-manager creates the Secret with the certificate of webhooks.
-                    None if is_certificate(&place, text(name)) && !container.webhooks.is_empty() => {
-                        Some(CERTIFICATES.to_owned())
-                    }
-                    None => None,
-                },
-            ));
-        }
-        // Longer paths first, because a path may contain another one.
-        found.sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
-        found
-    }
 }
 
 impl Container<'_> {
@@ -326,6 +276,23 @@ impl Container<'_> {
             "http://127.0.0.1:{port}{}",
             probe["path"].as_str().unwrap_or("/")
         ))
+    }
+}
+
+/// Writes a comment for each mounted path that no setting of the program contains, or that has no known content.
+fn write_missing(mounts: &Mounts, settings: &[String], scenario: &mut String) {
+    for (place, file) in &mounts.places {
+        let is_found = file.as_deref().is_some_and(|file| {
+            let is_in_a_file = || mounts.files.iter().any(|it| it.1.contains(file));
+            file == CERTIFICATES || settings.iter().any(|it| it.contains(place)) || is_in_a_file()
+        });
+        if !is_found {
+            let file = file.as_deref().unwrap_or("a file or directory of this machine");
+            let _ = writeln!(
+                scenario,
+                "    {MISSING}a setting with which the program reads {file} instead of {place}"
+            );
+        }
     }
 }
 
@@ -344,14 +311,14 @@ fn write_stop(container: &Container<'_>, scenario: &mut String) {
 
 /// Paths and variables that are replaced in the command and the environment of a container.
 struct Paths<'a> {
-    mounts: Vec<(String, Option<String>)>,
+    mounts: &'a Mounts,
     env: &'a BTreeMap<String, String>,
 }
 
 impl Paths<'_> {
     fn replaced(&self, word: &str) -> String {
         let mut word = expanded(word, self.env);
-        for (place, file) in &self.mounts {
+        for (place, file) in &self.mounts.places {
             if let (Some(file), true) = (file, word.contains(place)) {
                 word = word.replace(place, file);
                 break;
@@ -368,37 +335,6 @@ fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
         expanded = expanded.replace(&format!("$({name})"), value);
     }
     expanded
-}
-
-/// Returns the strings of a ConfigMap or a Secret. Values that are not UTF-8 are skipped.
-fn data(object: &Value) -> BTreeMap<String, String> {
-    let decoded = |it: &Value| match object["kind"] == "Secret" {
-        true => String::from_utf8(BASE64_STANDARD.decode(text(it)).ok()?).ok(),
-        false => it.as_str().map(str::to_owned),
-    };
-    let mut data = BTreeMap::new();
-    for (key, value) in object["data"].as_object().into_iter().flatten() {
-        data.extend(decoded(value).map(|it| (key.clone(), it)));
-    }
-    for (key, value) in object["stringData"].as_object().into_iter().flatten() {
-        data.insert(key.clone(), text(value).to_owned());
-    }
-    data
-}
-
-/// Returns `true` if the path or the name of a mounted Secret is the name of a certificate.
-fn is_certificate(place: &str, secret: &str) -> bool {
-    let words = ["cert", "tls"];
-    words.iter().any(|it| place.contains(it) || secret.contains(it))
-}
-
-/// Selects and renames keys, as the `items` of a volume do.
-fn projected(mut data: BTreeMap<String, String>, items: &Value) -> BTreeMap<String, String> {
-    let Some(items) = items.as_array() else { return data };
-    let items = items.iter();
-    items
-        .filter_map(|it| Some((it["path"].as_str()?.to_owned(), data.remove(it["key"].as_str()?)?)))
-        .collect()
 }
 
 /// Finds a program by its name in this directory and the usual directories of build results. If it is the only program

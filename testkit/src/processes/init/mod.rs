@@ -1,6 +1,7 @@
 //! `drydock explore --init`: writes a scenario for the manifests of a controller, and lists the missing parts.
 
 mod container;
+mod mounts;
 mod rendered;
 mod users;
 mod yaml;

@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use fake_apiserver::load;
 use serde_json::Value;
 
@@ -202,4 +204,20 @@ pub(super) fn text(value: &Value) -> &str {
 /// Returns the namespace of an object. Without one, the object is created in `default`.
 pub(super) fn namespace_of(object: &Value) -> &str {
     object["metadata"]["namespace"].as_str().unwrap_or("default")
+}
+
+/// Returns the strings of a ConfigMap or a Secret. Values that are not UTF-8 are skipped.
+pub(super) fn data(object: &Value) -> BTreeMap<String, String> {
+    let decoded = |it: &Value| match object["kind"] == "Secret" {
+        true => String::from_utf8(BASE64_STANDARD.decode(text(it)).ok()?).ok(),
+        false => it.as_str().map(str::to_owned),
+    };
+    let mut data = BTreeMap::new();
+    for (key, value) in object["data"].as_object().into_iter().flatten() {
+        data.extend(decoded(value).map(|it| (key.clone(), it)));
+    }
+    for (key, value) in object["stringData"].as_object().into_iter().flatten() {
+        data.insert(key.clone(), text(value).to_owned());
+    }
+    data
 }
