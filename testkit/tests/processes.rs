@@ -409,6 +409,29 @@ fn objects_for_an_object_that_was_deleted_while_it_was_hidden_are_not_expected()
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
 }
 
+/// The watch is held for longer than two waits of a second.
+#[test]
+fn only_the_step_after_a_fault_begins_during_the_fault() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "remembering");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let next = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
+  - wait: {object: configmaps/web-2}
+  - patch: {object: configmaps/web, merge: {data: {size: '3'}}}
+    wait: {object: configmaps/web-3}
+  - patch: {object: configmaps/web, merge: {data: {size: '4'}}}
+faults: [crashes]
+";
+    let yaml = yaml.replace("faults: [crashes]\n", next);
+    let path = directory.write("remembering.yaml", &yaml).display().to_string();
+    let hidden = "early@testkit;hold=6000@operator:event:configmaps:default/web#step2";
+    let output = drydock(&["explore", &path, "--replay", hidden]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    assert!(report.contains("configmaps default/web-2: missing"), "{report}");
+    assert!(!report.contains("configmaps default/web-3: missing"), "{report}");
+}
+
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.
 #[test]
 fn fields_that_become_equal_late_are_still_compared() {

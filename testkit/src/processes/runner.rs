@@ -115,17 +115,7 @@ impl Runner {
         }
         // The controllers must be ready and settled before the first step.
         cluster.settle_at(&format!("{}: the start", self.scenario.file)).await;
-        for step in &self.scenario.steps {
-            let place = format!("{}:{}", self.scenario.file, step.referenced.line());
-            let title = step.value.title();
-            if !hooks.step_begins(&title, &place) {
-                continue;
-            }
-            hooks.test_goes_on(&place);
-            self.step(&step.value, cluster, hooks, &place, kubeconfig.as_ref())
-                .await
-                .map_err(|why| format!("{place}: the step \"{title}\" failed: {why}"))?;
-        }
+        self.steps(cluster, hooks, kubeconfig.as_deref()).await?;
         Ok(ending)
     }
 
@@ -159,17 +149,52 @@ impl Runner {
         Ok([first, further])
     }
 
-    async fn step(
+    /// Executes the steps of users. Fails with a message for the report.
+    async fn steps(
+        &self,
+        cluster: &TestCluster,
+        hooks: &Arc<dyn Hooks>,
+        kubeconfig: Option<&Path>,
+    ) -> Result<(), String> {
+        let (steps, within) = (&self.scenario.steps, self.scenario.within.0);
+        // The last deletion, if a fault has not ended yet and the next step has to begin during this fault.
+        let mut open: Option<&Step> = None;
+        for (at, step) in steps.iter().enumerate() {
+            let place = format!("{}:{}", self.scenario.file, step.referenced.line());
+            let step = &step.value;
+            let title = step.title();
+            if !hooks.step_begins(&title, &place) {
+                continue;
+            }
+            if step.is_change() {
+                hooks.test_goes_on(&place);
+            }
+            let failed = |why: String| format!("{place}: the step \"{title}\" failed: {why}");
+            let acted = step.act(&self.scenario, cluster, &self.trust, kubeconfig);
+            acted.await.map_err(failed)?;
+            if let Some(deletion) = open.take_if(|_| step.is_change()) {
+                deletion.wait_until_deleted(within, cluster, None).await;
+            }
+            let next = steps[at + 1..].iter().map(|it| &it.value).find(|it| it.is_change());
+            let may_begin = |it: &Step| it.can_precede_end_of(step, &self.scenario, cluster);
+            let goes_on = step.delete.is_some() && next.is_some_and(may_begin);
+            let early = goes_on.then_some(&**hooks);
+            if !step.wait_until_deleted(within, cluster, early).await {
+                open = Some(step);
+            }
+            self.wait_after(step, cluster, hooks, &place).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the condition of a step, or until the cluster has settled.
+    async fn wait_after(
         &self,
         step: &Step,
         cluster: &TestCluster,
         hooks: &Arc<dyn Hooks>,
         place: &str,
-        kubeconfig: Option<&PathBuf>,
     ) -> Result<(), String> {
-        step.act(&self.scenario, cluster, &self.trust, kubeconfig.map(PathBuf::as_path))
-            .await?;
-        step.wait_until_deleted(self.scenario.within.0, cluster).await;
         match &step.wait {
             Some(wait) => {
                 hooks.test_waits();

@@ -192,9 +192,9 @@ impl Step {
         self.namespace.as_deref().unwrap_or("default")
     }
 
-    /// Returns an error for the first invalid value, apart from paths of files.
-    pub(crate) fn wrong(&self) -> Option<String> {
-        let actions = [
+    /// Returns the actions that are set. The first six are requests, and the last one is a pause.
+    fn actions(&self) -> [bool; 8] {
+        [
             self.apply.is_some(),
             self.object.is_some(),
             self.patch.is_some(),
@@ -203,7 +203,29 @@ impl Step {
             self.delete.is_some(),
             self.run.is_some(),
             self.pause.is_some(),
+        ]
+    }
+
+    /// Returns `true` if the step may change the cluster, and does not only wait.
+    pub(crate) fn is_change(&self) -> bool {
+        self.actions()[..7].contains(&true)
+    }
+
+    /// Returns the references `RESOURCE/NAME` of the step.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &String> {
+        let single = [
+            self.patch.as_ref().map(|it| &it.object),
+            self.edit.as_ref().map(|it| &it.object),
+            self.scale.as_ref().map(|it| &it.object),
+            self.wait.as_ref().map(|it| &it.object),
         ];
+        let deleted = self.delete.iter().flat_map(|it| it.all());
+        single.into_iter().flatten().chain(deleted)
+    }
+
+    /// Returns an error for the first invalid value, apart from paths of files.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        let actions = self.actions();
         match actions.iter().filter(|it| **it).count() {
             0 if self.wait.is_none() => return Some("an action or wait is required".to_owned()),
             0 | 1 => {}
@@ -216,14 +238,7 @@ impl Step {
         if self.refused.is_some() && !is_request {
             return Some("refused: only actions on objects can be refused".to_owned());
         }
-        let named = [
-            self.patch.as_ref().map(|it| &it.object),
-            self.edit.as_ref().map(|it| &it.object),
-            self.scale.as_ref().map(|it| &it.object),
-            self.wait.as_ref().map(|it| &it.object),
-        ];
-        let deleted = self.delete.iter().flat_map(|it| it.all());
-        if let Some(wrong) = named.into_iter().flatten().chain(deleted).find(|it| !it.contains('/')) {
+        if let Some(wrong) = self.references().find(|it| !it.contains('/')) {
             return Some(format!("{wrong:?} is not of the form RESOURCE/NAME"));
         }
         let patch = self.patch.as_ref().filter(|it| it.kinds() != 1);

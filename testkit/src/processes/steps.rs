@@ -167,8 +167,15 @@ impl Step {
         }
     }
 
-    /// Waits until the objects that the step deletes no longer exist, like `kubectl delete`, for at most `time`.
-    pub(crate) async fn wait_until_deleted(&self, time: Duration, cluster: &TestCluster) {
+    /// Waits until the objects that the step deletes no longer exist, like `kubectl delete`, for at most `time`. If the
+    /// next step may begin before, `hooks` contains the hooks of the exploration. Returns `false` if the wait ended
+    /// because the next step must begin during a fault.
+    pub(crate) async fn wait_until_deleted(
+        &self,
+        time: Duration,
+        cluster: &TestCluster,
+        hooks: Option<&dyn Hooks>,
+    ) -> bool {
         let began = Instant::now();
         let objects = self.delete.iter().flat_map(|it| it.all());
         for object in objects.filter(|_| self.refused.is_none()) {
@@ -177,9 +184,35 @@ impl Step {
                 continue;
             };
             while began.elapsed() < time && named.read(cluster).await.is_some() {
+                if hooks.is_some_and(|it| it.goes_on_during_faults(began)) {
+                    return false;
+                }
                 sleep(LOOK_AGAIN).await;
             }
         }
+        true
+    }
+
+    /// Returns `true` if the step can begin while the objects that `deletion` deletes still exist. All of these must be
+    /// in a namespace, because others, such as namespaces, may be required. The step must not refer to any of their
+    /// names.
+    pub(crate) fn can_precede_end_of(&self, deletion: &Self, scenario: &Scenario, cluster: &TestCluster) -> bool {
+        let deleted: Vec<&String> = deletion.delete.iter().flat_map(|it| it.all()).collect();
+        let is_namespaced = |it: &&String| {
+            let named = named(cluster, it, deletion.namespace());
+            named.is_ok_and(|it| it.info.is_namespaced())
+        };
+        if self.run.is_some() || !deleted.iter().all(is_namespaced) {
+            return false;
+        }
+        let name = |it: &String| it.split_once('/').map_or_else(String::new, |it| it.1.to_owned());
+        let paths = self.apply.iter().flat_map(|it| it.all());
+        // A file that cannot be read fails its step.
+        let applied = paths.flat_map(|it| load::read([scenario.path(it)]).unwrap_or_default());
+        let objects = applied.map(|it| it.object).chain(self.object.clone());
+        let names = objects.map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        let names: Vec<String> = names.chain(self.references().map(name)).collect();
+        !deleted.iter().any(|it| names.contains(&name(it)))
     }
 
     /// Waits for the condition of the step. After a fault the wait may take longer, which is recorded. Fails with a
@@ -274,4 +307,32 @@ pub(crate) async fn run(
     let both = format!("{}{}", text(&output.stdout), text(&output.stderr));
     let last = crate::text::last(both.trim_end(), OUTPUT_CHARS);
     Err(format!("`{line}` failed ({}): {last}", output.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::other_object("pods/a", "patch: {object: configmaps/b, merge: {}}", true)]
+    #[case::same_name("pods/a", "object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", false)]
+    #[case::wait_for_the_deletion(
+        "pods/a",
+        "scale: {object: deployments/b, replicas: 1}, wait: {object: pods/a}",
+        false
+    )]
+    #[case::command("pods/a", "run: ls", false)]
+    #[case::namespace("namespaces/a", "patch: {object: configmaps/b, merge: {}}", false)]
+    #[tokio::test(start_paused = true)]
+    async fn step_can_begin_before_the_end_of_a_deletion_of_other_objects(
+        #[case] deleted: &str,
+        #[case] next: &str,
+        #[case] expected: bool,
+    ) {
+        let yaml = format!("controllers: []\nsteps: [{{delete: {deleted}}}, {{{next}}}]\n");
+        let scenario: Scenario = serde_saphyr::from_str(&yaml).expect("the scenario is valid");
+        let cluster = TestCluster::start();
+        let [deletion, step] = [0, 1].map(|at| &scenario.steps[at].value);
+        assert_eq!(step.can_precede_end_of(deletion, &scenario, &cluster), expected);
+    }
 }

@@ -84,6 +84,8 @@ pub(crate) struct State {
     pub(crate) ended: BTreeMap<(Arc<str>, String), u32>,
     /// Description of the first step of the test that began while a fault was active.
     pub(crate) went_on: Option<String>,
+    /// Latest end of the faults during which a step of the test has begun.
+    overlapped_until: Option<Instant>,
     /// Time from the last fault to the correct end state, if it exceeded `within`.
     pub(crate) late: Option<Duration>,
     /// The latest instant of virtual time at which a message occurred, and the number of messages at this instant.
@@ -429,8 +431,11 @@ impl Gate {
     /// begins before the end of a fault.
     pub(crate) fn goes_on(&self, place: &str) {
         let (now, mut state) = (Instant::now(), self.state());
-        let is_first = state.went_on.is_none();
-        if let Some(end) = state.windows_end.filter(|end| is_first && *end > now) {
+        let Some(end) = state.windows_end.filter(|end| *end > now) else {
+            return;
+        };
+        state.overlapped_until = Some(end);
+        if state.went_on.is_none() {
             let [at, until] = [now, end].map(|it| (it - self.started).as_secs_f64());
             state.went_on = Some(format!(
                 "the step at {place} began at {at:.3} s, before the faults ended at {until:.3} s: the controller must \
@@ -458,6 +463,12 @@ impl Gate {
     pub(crate) fn is_overlapped(&self) -> bool {
         let state = self.state();
         self.is_early(state.waited) && state.windows_end > Some(Instant::now())
+    }
+
+    /// Returns `true` if a step of the test has begun during each of the faults.
+    pub(crate) fn has_overlapped(&self) -> bool {
+        let state = self.state();
+        state.overlapped_until.is_some() && state.overlapped_until >= state.windows_end
     }
 
     /// Registers that a fault lasts for `time` from now on.

@@ -106,7 +106,8 @@ impl Hooks for Harness {
     }
 
     fn goes_on_during_faults(&self, began: Instant) -> bool {
-        self.timing.is_real && began.elapsed() >= OVERLAPPED && self.gate.is_overlapped()
+        let is_due = self.timing.is_real && began.elapsed() >= OVERLAPPED;
+        is_due && self.gate.is_overlapped() && !self.gate.has_overlapped()
     }
 
     fn test_sent(&self) {
@@ -146,7 +147,11 @@ impl Hooks for Harness {
     }
 
     fn settles_at(&self) -> Option<Instant> {
-        self.gate.settles_at()
+        // In real time, only the next step begins during a fault.
+        match self.timing.is_real && self.gate.has_overlapped() {
+            true => self.gate.state().windows_end,
+            false => self.gate.settles_at(),
+        }
     }
 
     fn looks_every(&self) -> Option<[Duration; 2]> {
