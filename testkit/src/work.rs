@@ -30,6 +30,9 @@ pub(crate) struct Work {
     /// Set if the order of names in a status is irrelevant. Programs in Go and other languages copy them from caches
     /// with a random order.
     pub(crate) sorts_names: bool,
+    /// Set if objects that only record earlier rollouts are not compared. In real time, it depends on chance which
+    /// intermediate templates the server's workers observe.
+    pub(crate) ignores_rollouts: bool,
 }
 
 /// The changes since a revision.

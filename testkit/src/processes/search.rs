@@ -227,6 +227,7 @@ impl Scenario {
         Work {
             ignored: self.ignore.iter().cloned().chain([record]).collect(),
             sorts_names: true,
+            ignores_rollouts: true,
             ..Work::default()
         }
     }

@@ -53,6 +53,8 @@ pub(crate) struct EndState {
     is_collected: bool,
     /// Set if the order of names in a status is irrelevant.
     pub(super) sorts_names: bool,
+    /// Set if objects that only record earlier rollouts are not compared.
+    pub(super) ignores_rollouts: bool,
     deciders: Deciders,
     /// Contents of external systems.
     externals: Contents,
@@ -102,6 +104,7 @@ impl EndState {
         let mut state = Self {
             is_collected: server.runs(Worker::GarbageCollector),
             sorts_names: work.sorts_names,
+            ignores_rollouts: work.ignores_rollouts,
             deciders: Deciders::of(server),
             deleted: server.deleted_objects(base),
             others,
@@ -395,7 +398,9 @@ impl EndState {
         let mut differences = Vec::new();
         let keys: BTreeSet<&Arc<str>> = self.objects.keys().chain(found.objects.keys()).collect();
         for key in keys {
-            let (left, right) = (self.named(key), found.named(key));
+            let left = self.without_earlier_rollouts(key, self.named(key));
+            let right = found.without_earlier_rollouts(key, found.named(key));
+            let (left, right) = (&*left, &*right);
             let mut fields = pair.fields_of_one(key, left, right);
             if !fields.is_empty() && !self.is_collected {
                 let (left, right) = self.without_garbage(found, left.to_vec(), right.to_vec());

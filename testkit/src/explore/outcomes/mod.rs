@@ -20,6 +20,7 @@ mod identities;
 mod versions;
 mod sameness;
 mod derived;
+mod rollouts;
 mod times;
 mod canonical;
 mod leaves;

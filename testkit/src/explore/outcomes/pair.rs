@@ -173,6 +173,7 @@ impl<'a> Pair<'a> {
         // The owner and the Service, from which the worker derives these objects, are compared as well.
         let are_timed = TIMED.iter().any(|it| key.starts_with(it)) && state.is_derived(kept);
         state.hide_choices(key, &mut object);
+        state.hide_rollouts(key, kept, &mut object);
         name_generation(&mut object);
         if let (true, Some(status)) = (key.starts_with("pods "), object.get_mut("status")) {
             remove_container_ids(status);
