@@ -230,9 +230,8 @@ impl Shared {
 
     /// Stops a running process by the signal of its controller, and by SIGKILL if it does not end in time.
     async fn stop(&self) {
-        let Some(group) = lock(&self.state).group.take() else {
-            return;
-        };
+        // Until the process has exited, it may still be killed by another fault.
+        let Some(group) = lock(&self.state).group else { return };
         self.launch.usage.add(group.unsigned_abs());
         let Stop { signal, grace } = self.launch.controller.stop;
         kill(group, signal.signal());
@@ -249,6 +248,10 @@ impl Shared {
         kill(group, Signal::KILL);
         self.launch.address.ended();
         self.launch.reaper.remove(group);
+        let mut state = lock(&self.state);
+        if state.group == Some(group) {
+            state.group = None;
+        }
     }
 
     fn is_current(&self, life: u64) -> bool {

@@ -126,8 +126,8 @@ pub(crate) struct Controller {
     /// exit fails the run.
     #[serde(default = "default_true")]
     pub(crate) restarts: bool,
-    /// Signal and time limit with which the process is stopped before a restart after all work is done. Default:
-    /// SIGTERM, then SIGKILL after 3s.
+    /// Signal and time limit with which the faults `restart` and `stop` stop the process. Default: SIGTERM, then
+    /// SIGKILL after 3s.
     #[serde(default)]
     pub(crate) stop: Stop,
     /// Releases the Leases of a killed process when it starts again, as if they had expired, so that no process has to

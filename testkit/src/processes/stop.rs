@@ -11,7 +11,7 @@ use super::time::Time;
 /// Maximum of `grace`. A longer time would exceed the time limits of a run.
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(60);
 
-/// The signal and the time limit with which a process is stopped by the fault `restart`, as when its Pod is deleted.
+/// The signal and the time limit with which the faults `restart` and `stop` stop a process, as if its Pod were deleted.
 /// Other faults and the end of a run kill the process (SIGKILL).
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

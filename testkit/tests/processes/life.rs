@@ -136,6 +136,7 @@ fn replica_that_waits_for_the_leader_is_ready(#[case] arguments: &[&str]) {
 #[case::slow_answer("hasty", "slow-answer=4000")]
 #[case::freeze("hurried", "freeze=3000")]
 #[case::server_restart("watching", "server-restart=1000")]
+#[case::stop("buggy", "stop=1000")]
 fn fault_of_processes_finds_a_bug(#[case] controller: &str, #[case] fault: &str) {
     let plan = &*format!("{fault}@operator:create:configmaps:default/#1");
     let again = "  - object: {apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {role: source}}}\n";
@@ -146,9 +147,11 @@ fn fault_of_processes_finds_a_bug(#[case] controller: &str, #[case] fault: &str)
     assert_eq!(failure["replay"], plan, "{}", found.report);
 }
 
-#[test]
-fn replay_of_a_fault_without_an_effect_on_the_controller_passes() {
-    let plan = "freeze=3000@operator:create:configmaps:default/#1";
+#[rstest]
+#[case::freeze("freeze=3000")]
+#[case::stop("stop=1000")]
+fn replay_of_a_fault_without_an_effect_on_the_controller_passes(#[case] fault: &str) {
+    let plan = &*format!("{fault}@operator:create:configmaps:default/#1");
     let found = explored_with("fixed", "", "", WEB, &["--replay", plan]);
     assert_eq!(found.code, Some(0), "{}", found.report);
     assert!(!found.report.contains("has no effect"), "{}", found.report);

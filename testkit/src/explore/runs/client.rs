@@ -150,6 +150,7 @@ where
                 return Err(broken());
             }
             OnAnswer::Wait(time) => harness.wait(time).await,
+            OnAnswer::Stop(time) => harness.stop(&life.client, time).await,
         }
     }
     if let Some(until) = gate.paused(&life.client) {

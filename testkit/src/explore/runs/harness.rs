@@ -26,6 +26,9 @@ use crate::work::Work;
 /// never end, because virtual time only passes while all tasks wait.
 const UNREACHABLE: Duration = Duration::from_millis(100);
 
+/// Time for the delivery of a signal to a process.
+const SIGNAL_DELIVERY: Duration = Duration::from_millis(100);
+
 /// The gate of a run, and the parts of its cluster to which decisions are applied.
 pub(crate) struct Harness {
     pub(crate) gate: Gate,
@@ -136,6 +139,14 @@ impl Harness {
         }
     }
 
+    /// Stops the process of a controller by its stop signal, and starts it again when it has exited. Returns after the
+    /// process has received the signal. The fault lasts for `time`.
+    pub(crate) async fn stop(&self, client: &Arc<str>, time: Duration) {
+        self.gate.lasts(time);
+        self.restart(client);
+        sleep(SIGNAL_DELIVERY).await;
+    }
+
     pub(crate) fn has_checks(&self) -> bool {
         !self.checks.is_empty()
     }
@@ -242,6 +253,7 @@ impl Harness {
                     return Err(Unreachable);
                 }
                 OnAnswer::Wait(time) => self.wait(time).await,
+                OnAnswer::Stop(time) => self.stop(&client, time).await,
             }
         }
         Ok(())

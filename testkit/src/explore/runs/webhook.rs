@@ -60,6 +60,10 @@ impl Harness {
                 self.wait(*time).await;
                 Ok(())
             }
+            Some(OnAnswer::Stop(time)) => {
+                self.stop(&client, *time).await;
+                Ok(())
+            }
         }
     }
 }

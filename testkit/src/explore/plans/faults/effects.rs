@@ -67,6 +67,9 @@ pub(crate) enum OnAnswer {
     Break(Duration),
     /// The response is delivered after this time.
     Wait(Duration),
+    /// The process is stopped by its stop signal, then receives the response, and is started again when it has exited.
+    /// The fault lasts for this time.
+    Stop(Duration),
 }
 
 /// Effect on an event that has not reached the client.

@@ -3,7 +3,7 @@
 use super::row::FaultRow;
 use super::{
     conflict, crash, cut, delay, drop_bookmark, early, fail, freeze, half_open, hold, large_versions, late, lose,
-    outage, pause, restart, rewind, server_restart, silence, skew, small_pages, stale, twice,
+    outage, pause, restart, rewind, server_restart, silence, skew, small_pages, stale, stop, twice,
 };
 
 /// Generates the enum, the list of its variants and the lookup of rows.
@@ -83,6 +83,9 @@ pub(crate) enum Fault {
     RestartAtEnd => restart::ROW,
     /// The process of the controller is stopped for some time (SIGSTOP).
     Freeze => freeze::ROW,
+    /// The process of the controller is stopped by its stop signal after the request has completed, and started again
+    /// when it has exited.
+    Stop => stop::ROW,
     /// The list returns the objects as they were before the last creations, deletions and changes of specs.
     Rewind => rewind::ROW,
     /// The request completes, and its response arrives after some time.

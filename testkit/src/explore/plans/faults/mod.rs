@@ -29,6 +29,7 @@ mod small_pages;
 mod large_versions;
 mod restart;
 mod freeze;
+mod stop;
 mod server_restart;
 
 pub(crate) use effects::{Effects, OnAnswer, OnCall, OnEvent, OnRequest, OnRun};
