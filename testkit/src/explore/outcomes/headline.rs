@@ -61,7 +61,11 @@ fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<Strin
         let owner = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name()).replace(" /", " ");
         format!("left behind in the reference run: {what}{writer} for {owner}, which no longer exists")
     };
-    for (key, all) in end.all().filter(|(key, all)| found.named(key).len() < all.len()) {
+    let has_fewer = |(key, all): &(&Arc<str>, &Vec<Kept>)| {
+        let found = found.without_earlier_rollouts(key, found.named(key));
+        found.len() < end.without_earlier_rollouts(key, all).len()
+    };
+    for (key, all) in end.all().filter(has_fewer) {
         if let Some(owner) = all.iter().find_map(|kept| gone_owner(end, kept, &gone)) {
             return Some(left(key.replace(" /", " "), writer(trace, key), owner));
         }
