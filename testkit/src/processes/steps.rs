@@ -212,7 +212,7 @@ impl Step {
         let objects = applied.map(|it| it.object).chain(self.object.clone());
         let names = objects.map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned());
         let names: Vec<String> = names.chain(self.references().map(name)).collect();
-        !deleted.iter().any(|it| names.contains(&name(it)))
+        !deleted.into_iter().any(|it| names.contains(&name(it)))
     }
 
     /// Waits for the condition of the step. After a fault the wait may take longer, which is recorded. Fails with a

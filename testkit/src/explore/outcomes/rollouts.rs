@@ -26,7 +26,7 @@ struct Rollout {
 
 impl EndState {
     /// Returns the objects of one key without objects that only record earlier rollouts, if these are not compared:
-    /// workers created them, their owner has an object of a later rollout, and they have no replicas.
+    /// workers created them, their owner has an object of a later rollout, and their number of replicas is zero.
     pub(super) fn without_earlier_rollouts<'a>(&self, key: &str, all: &'a [Kept]) -> Cow<'a, [Kept]> {
         let may_have = [REVISIONS, REPLICA_SETS].iter().any(|it| key.starts_with(it));
         if !self.ignores_rollouts || !may_have || all.len() < 2 {

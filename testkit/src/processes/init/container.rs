@@ -279,7 +279,7 @@ impl Container<'_> {
     }
 }
 
-/// Writes a comment for each mounted path that no setting of the program contains, or that has no known content.
+/// Writes a comment for each mounted path that no setting of the program contains, or with unknown content.
 fn write_missing(mounts: &Mounts, settings: &[String], scenario: &mut String) {
     for (place, file) in &mounts.places {
         let is_found = file.as_deref().is_some_and(|file| {
