@@ -193,7 +193,7 @@ fn client_go() -> Option<PathBuf> {
 }
 
 fn table() {
-    let this = std::env::current_exe().expect("the path of this executable is known");
+    let this = std::env::current_exe().expect("the system returns the path of this executable");
     let count = pods();
     let length = pod_text(0, 1).len();
     println!("{count} Pods of {length} bytes, from start to the first reconcile; medians of three runs");

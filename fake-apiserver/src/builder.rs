@@ -453,7 +453,7 @@ impl ApiServerBuilder {
 
     /// Serves the control API below `/_fake`, through which a test in another process injects faults and inspects the
     /// server; see [`control`](crate::control). It reads and writes all objects, including Secrets, without regard to
-    /// Roles, so only users in `system:masters` may use it; without RBAC every user may.
+    /// Roles, so only users in `system:masters` may use it. By default, requests without a token are in this group.
     #[cfg(feature = "serve")]
     pub fn control_api(mut self) -> Self {
         self.control = Some(Arc::default());

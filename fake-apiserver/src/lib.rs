@@ -44,8 +44,8 @@
 //!
 //! # What is left out
 //!
-//! Requests that use unsupported features fail with 404, 405, 406, 415 or 501. ARCHITECTURE.md has the whole list
-//! ("What the fake leaves out"). The most important ones:
+//! Most requests that use unsupported features fail with 404, 405, 406, 415 or 501. The section "What the fake leaves
+//! out" of ARCHITECTURE.md is the complete list. The most important entries:
 //!
 //! - The controllers of a cluster only run on request ([`Worker`]). Without them Deployments do not create Pods, Pods
 //!   do not run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Probes of
@@ -65,7 +65,7 @@
 //! | `client` | `ApiServer::client`, an in-process `kube::Client` |
 //! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI |
 //! | `tls` | HTTPS with a generated authority (`ApiServer::serve_tls`), and webhooks at addresses; includes `serve` |
-//! | `cel` | CEL expressions: rules of CRDs (a warning lists them without it), admission policies, match conditions |
+//! | `cel` | CEL expressions: rules of CRDs (without it, a warning lists them), admission policies, match conditions |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 //!
 //! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501; without `tls`, calls of webhooks at

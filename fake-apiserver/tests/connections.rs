@@ -509,7 +509,7 @@ async fn token_can_be_sent_as_a_websocket_subprotocol() {
     let serving = serve(&server).await;
     let path = "/api/v1/pods?watch=true";
     assert_eq!(refusal(&serving, path, "").await.0, 401);
-    // `s3cret`
+    // The encoded token is `s3cret`.
     let protocols = "base64url.bearer.authorization.k8s.io.czNjcmV0, base64.binary.k8s.io";
     let (_socket, protocol) = connect(&serving, path, protocols)
         .await

@@ -143,7 +143,7 @@ mod linux {
         }
         // SAFETY: the C library's function of this name has this type.
         let function = unsafe { mem::transmute::<*mut c_void, Read>(found) };
-        // SAFETY: the contract of this function.
+        // SAFETY: the caller upholds the contract, which both functions share.
         unsafe { function(clock, time) }
     }
 

@@ -1,5 +1,5 @@
-//! The page for browsers that shows a server: its cluster, its journal and the control API. It contains no data of the
-//! server, so it needs no token; its requests need the permissions of the control API.
+//! The page that shows a server in a browser: its cluster, its journal and the control API. The page itself contains no
+//! data of the server, so it can be loaded without a token; its requests need the permissions of the control API.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,5 @@
-//! TLS to a webhook or an aggregated API server, whose certificate is verified with `caBundle` only.
+//! TLS to a webhook or an aggregated API server. Certificates are verified only with `caBundle`, and not at all if an
+//! APIService sets `insecureSkipTLSVerify`.
 
 use std::sync::Arc;
 

@@ -35,7 +35,8 @@ pub(crate) struct Args {
     token: Vec<Token>,
 
     /// User of requests without a token or client certificate: `admin` is a user in system:masters, `allow` is
-    /// system:anonymous with --authorization rbac, `deny` refuses these requests with 401
+    /// system:anonymous with --authorization rbac and otherwise the same as `admin`, `deny` refuses these requests with
+    /// 401
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 

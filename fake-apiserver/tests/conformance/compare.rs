@@ -105,7 +105,7 @@ pub(crate) fn known_differences() -> BTreeMap<String, String> {
     let entry = |line: &str| {
         let (name, reason) = line
             .split_once(": ")
-            .unwrap_or_else(|| panic!("no reason is given: {line}"));
+            .unwrap_or_else(|| panic!("a known difference needs a reason: {line}"));
         (name.to_owned(), reason.to_owned())
     };
     text.lines().filter(is_entry).map(entry).collect()

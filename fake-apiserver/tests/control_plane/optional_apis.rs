@@ -54,7 +54,7 @@ fn with_all(version: KubernetesVersion) -> ApiServerBuilder {
 
 fn with_gates(version: KubernetesVersion) -> ApiServerBuilder {
     let gates = ApiServerBuilder::api_feature_gates();
-    with_all(version).feature_gates(gates).expect("the gates are known")
+    with_all(version).feature_gates(gates).expect("the gates exist")
 }
 
 async fn json_of(server: &ApiServer, path: &str) -> Value {
@@ -304,7 +304,7 @@ async fn mutating_policies_apply_if_their_gate_is_enabled(
     #[case] applies: bool,
 ) {
     let gates = is_on.then_some("MutatingAdmissionPolicy");
-    let server = with_all(minor).feature_gates(gates).expect("the gate is known").start();
+    let server = with_all(minor).feature_gates(gates).expect("the gate exists").start();
     let spec = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
         "operations": ["CREATE"], "resources": ["configmaps"]}]}, "reinvocationPolicy": "Never", "mutations": [
         {"patchType": "JSONPatch", "jsonPatch": {"expression":
@@ -355,10 +355,8 @@ async fn objects_of_optional_resources_are_exported() {
 async fn runtime_config_does_not_replace_gates_and_retired_apis() {
     let builder = ApiServer::builder()
         .retired_apis(["policy/v1beta1"])
-        .expect("the version is known");
-    let builder = builder
-        .feature_gates(["ClusterTrustBundle"])
-        .expect("the gate is known");
+        .expect("the version exists");
+    let builder = builder.feature_gates(["ClusterTrustBundle"]).expect("the gate exists");
     let server = builder
         .runtime_config(["api/all=true"])
         .expect("the pair is valid")

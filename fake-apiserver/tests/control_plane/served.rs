@@ -161,7 +161,7 @@ async fn versions_with_the_same_types_share_objects(
         .runtime_config(["api/all=true"])
         .expect("the runtime config is valid");
     let retired = ["policy/v1beta1", "batch/v1beta1", "autoscaling/v2beta2"];
-    let server = builder.retired_apis(retired).expect("the APIs are known").start();
+    let server = builder.retired_apis(retired).expect("the APIs exist").start();
     let path = |version: &str| format!("/apis/{group}/{version}/{resource}");
     object["apiVersion"] = format!("{group}/{version}").into();
     let (code, made) = sent(&server, "POST", &path(version), object).await;

@@ -88,7 +88,7 @@ async fn only_the_bodies_of_old_journal_entries_are_dropped() {
     let requests = server.journal().requests();
     assert_eq!(server.journal().count(Verb::Create, "configmaps"), 10);
     let cut: Vec<bool> = requests.iter().map(|it| it.is_cut).collect();
-    // Each request and its response have 10 KB.
+    // The bodies of a request and its response have 10 KB in total.
     assert_eq!(cut, [[true; 8].as_slice(), &[false; 2]].concat());
     for request in requests {
         assert_eq!(request.request_body.is_empty(), request.is_cut);

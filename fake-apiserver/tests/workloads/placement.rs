@@ -176,7 +176,7 @@ async fn pod_preempts_pods_of_lower_priority(
         assert_eq!(
             names.contains(&name.to_owned()),
             !victims.contains(&name),
-            "{name} of {names:?}"
+            "{name} is a victim or in {names:?}"
         );
     }
     assert_eq!(placed == "node-0", !victims.is_empty(), "{placed}");

@@ -528,7 +528,7 @@ async fn read_with_a_namespace_of_the_wrong_scope_is_an_error(#[case] is_live: b
     ];
     for read in outside {
         match (is_live, read) {
-            // The server includes all namespaces.
+            // A read from the server is not limited to the namespace of the cache.
             (true, read) => assert_eq!(read.expect("the read succeeds"), 0),
             (false, read) => {
                 let err = read.expect_err("the cache only contains one namespace").to_string();

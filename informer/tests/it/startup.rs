@@ -158,7 +158,7 @@ async fn always_group_can_install_a_type_that_a_controller_needs() {
     assert_eq!(*worked.lock().expect("the lock is not poisoned"), ["w"]);
 }
 
-/// A runnable with a group, and with or without `reads_caches`.
+/// A runnable with this group and this value of `reads_caches`.
 struct Other(FnRunnable, RunnableGroup, bool);
 
 impl Runnable for Other {

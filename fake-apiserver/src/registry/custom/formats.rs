@@ -171,7 +171,7 @@ fn is_date_time(text: &str) -> bool {
 /// Parses a string with the format `duration`, and returns its nanoseconds or Go's error. If the string is not a Go
 /// duration, all numbers with a unit in it are added, and everything else is ignored (`strfmt.ParseDuration`).
 pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
-    /// The units, each with its spellings. The unit may continue after the last of these.
+    /// Units: their abbreviations, the first letters of their other spellings, and their length in nanoseconds.
     const UNITS: &[(&[&str], &str, i64)] = &[
         (&["ns"], "nano", 1),
         (&["us", "\u{b5}s"], "micro", 1_000),

@@ -283,7 +283,8 @@ fn within(at: &FieldPath, mut error: FieldError) -> FieldError {
     error
 }
 
-/// Returns the violations of rules in the unchanged parts of an updated object with these errors.
+/// Returns the violations of rules in the unchanged parts of an updated object. `errors` are the other errors of the
+/// object; if they make it unsafe to evaluate rules, returns no violations.
 pub(super) fn ratcheted(schema: &Structural, object: &Map, old: &Map, errors: &FieldErrors) -> Vec<String> {
     let mut found = Vec::new();
     if !schema.below.rules || are_blocking(errors) {

@@ -238,7 +238,7 @@ mod tests {
     #[case("0 0 */1 * 1", [true, false])]
     #[case("0 0 */2 * 1", [false, false])]
     #[case("0 0 1,? * */3", [true, false])]
-    fn day_fields_with_a_step_above_one_do_not_match_any_day(#[case] schedule: &str, #[case] expected: [bool; 2]) {
+    fn day_field_with_a_step_above_one_is_restricted(#[case] schedule: &str, #[case] expected: [bool; 2]) {
         let times = parse_schedule(schedule).map(|it| it.times);
         assert!(matches!(times, Ok(CronTimes::Fields { any_day, .. }) if any_day == expected));
     }

@@ -1,9 +1,9 @@
 //! Taints Nodes that are not ready, lost or under pressure, and evicts Pods that do not tolerate the taints
 //! (`node_lifecycle_controller.go` and the taint eviction controller).
 //!
-//! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive as well. The worker only sets
-//! this condition after heartbeats have stopped: if the Lease of the Node was renewed before, or if its kubelet was
-//! stopped.
+//! A Node is lost if its condition `Ready` is `Unknown`; its kubelet is then inactive as well. The worker sets this
+//! condition when heartbeats have stopped, but not on Nodes that never had heartbeats: the Lease of the Node must have
+//! been renewed before, or its kubelet must have been stopped.
 
 use super::cluster::Cluster;
 use super::controller::{Changed, Sync, WorkloadController};

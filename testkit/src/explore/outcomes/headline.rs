@@ -1,5 +1,5 @@
 //! Headlines of differences from the reference. If an object of the reference outlives its owner, the reference itself
-//! is wrong; otherwise it is not known which of the two runs is wrong.
+//! is wrong; otherwise, either of the two runs may be wrong.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::explore::trace::{Step, What};
 /// Part of the scenario after which a difference is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeftAfter<'a> {
-    /// The end.
+    /// The last step of the scenario.
     End,
     /// The end of a scenario that continued during a fault.
     Overlap,

@@ -29,6 +29,6 @@ pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
     /// Returns the list type.
     fn list_type(&self) -> ListType<'_>;
 
-    /// Returns the default of a key field, for a list or for its items.
+    /// Returns the default of a key field. Works for the schema of a list and for the schema of its items.
     fn key_default(&self, key: &str) -> Option<Value>;
 }

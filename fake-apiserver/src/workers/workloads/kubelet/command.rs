@@ -237,7 +237,8 @@ mod tests {
     #[case::output_of_a_skipped_command("false && echo a; echo b", "b\n", 2)]
     fn echo_writes_output(#[case] script: &str, #[case] output: &str, #[case] at_once: usize) {
         let container = json!({"command": ["sh", "-c", script]});
-        let found = known_run(container.as_object().expect("the value is an object")).expect("the command is known");
+        let found =
+            known_run(container.as_object().expect("the value is an object")).expect("the command is supported");
         assert_eq!((found.output.as_str(), found.at_once), (output, at_once));
     }
 }

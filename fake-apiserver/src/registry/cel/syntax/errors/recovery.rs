@@ -50,7 +50,7 @@ struct Parser<'t> {
 enum Failure {
     /// No alternative continues with the token at this index.
     NoWay(usize),
-    /// The next token does not have an expected kind.
+    /// The next token is not one of these tokens.
     Mismatch(Tokens),
     /// There were too many errors.
     TooMany,
