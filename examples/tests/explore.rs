@@ -13,7 +13,7 @@ use testkit::explore::explore;
 use testkit::objects::config_map;
 use testkit::{TestCluster, Worker};
 
-/// Number of schedules of each exploration. Takes a few seconds without optimizations.
+/// Number of schedules of each exploration. Takes a few seconds without optimisations.
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 
 #[derive(Clone, Copy, Debug)]

@@ -286,7 +286,7 @@ async fn pending_pod_is_scheduled_once_other_pods_reduce_the_skew() {
     assert_eq!(cluster.get("v1", "Pod", "two").await["spec"]["nodeName"], "b");
 }
 
-/// The taint of node `c`, which the Pod does not tolerate, excludes zone `y` if taints are honored.
+/// The taint of node `c`, which the Pod does not tolerate, excludes zone `y` if taints are honoured.
 #[rstest]
 #[case::ignore("Ignore", false)]
 #[case::honor("Honor", true)]

@@ -158,7 +158,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
     }
 
     /// Watches with an informer of a different cluster. The caller has to run the informer. Reconciles do not wait
-    /// until its cache contains the controller's own writes, because the controller cannot recognize writes to that
+    /// until its cache contains the controller's own writes, because the controller cannot recognise writes to that
     /// cluster. Only controllers of [`Clusters`](super::Clusters) wait for writes to other clusters.
     pub fn remote_informer<K: Cacheable>(
         mut self,

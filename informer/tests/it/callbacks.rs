@@ -102,7 +102,7 @@ async fn change_is_redelivered_after_a_panic_of_a_user_function(
     assert!(figures.contains(&counted), "{figures}");
 }
 
-/// Behavior of a user function for the object `bad`.
+/// Behaviour of a user function for the object `bad`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Panic,

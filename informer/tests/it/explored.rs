@@ -15,7 +15,7 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, pod};
 use tokio_util::sync::CancellationToken;
 
-/// Returns the number of replays of each failure: `DRYDOCK_REPLAYS`, or a default that is lower without optimizations.
+/// Returns the number of replays of each failure: `DRYDOCK_REPLAYS`, or a default that is lower without optimisations.
 fn replays() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 300 };
     let asked = std::env::var("DRYDOCK_REPLAYS").ok();

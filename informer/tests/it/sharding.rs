@@ -533,7 +533,7 @@ async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger
         .expect("the manager stops without an error");
 }
 
-/// Returns the number of runs, which is lower without optimizations.
+/// Returns the number of runs, which is lower without optimisations.
 fn runs() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 1_000 };
     let asked = std::env::var("DRYDOCK_RUNS").ok();

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::webhooks::{ask, review};
 
-/// Behavior of a user function for the object `bad`.
+/// Behaviour of a user function for the object `bad`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Panic,

@@ -139,7 +139,7 @@ impl Summary {
     }
 
     /// Adds the sidecars to the containers, and the restarts of the init containers up to the first unfinished one.
-    /// Sets the reason and returns `true` if any is unfinished. After initialization, only restarts of sidecars count.
+    /// Sets the reason and returns `true` if any is unfinished. After initialisation, only restarts of sidecars count.
     fn add_init_containers(&mut self, row: TableRow<'_>) -> bool {
         let specs = row.at("spec.initContainers");
         let is_sidecar = |spec: Field<'_>| spec.at("restartPolicy").text() == "Always";
