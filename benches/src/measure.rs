@@ -41,7 +41,7 @@ pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usi
     }
 }
 
-/// Same as `nanos_per_operation`, but always measures.
+/// Same as `nanos_per_operation`, but runs all rounds even if figures are not requested.
 pub fn middle_nanos(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
     work(count.div_ceil(4));
     let mut found: Vec<f64> = (0..rounds.max(1))

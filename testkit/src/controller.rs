@@ -246,7 +246,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If the controller was started by [`TestCluster::run`] and cannot be restarted.
+    /// If the controller was started by [`TestCluster::run`], because such a controller cannot be restarted.
     #[track_caller]
     #[expect(
         clippy::return_self_not_must_use,
@@ -270,7 +270,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If the controller was started by [`TestCluster::run`] and cannot be restarted.
+    /// If the controller was started by [`TestCluster::run`], because such a controller cannot be restarted.
     #[track_caller]
     pub fn restart(&self) {
         self.crash();

@@ -107,7 +107,7 @@ impl Template {
                 }
             });
         let mut words: Vec<Word> = words.collect();
-        // A word of a uid consists of digits by chance.
+        // A decimal word next to a hexadecimal one is probably a part of a uid that consists of digits by chance.
         if words
             .iter()
             .any(|it| matches!(it, Word::Generated(Letters::Hexadecimal, ..)))

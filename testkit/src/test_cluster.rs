@@ -389,7 +389,7 @@ impl TestClusterBuilder {
             "Pod scripts require `Worker::Kubelet`: add `.workers(Worker::ALL)`"
         );
         pause_the_clock();
-        // The source must be set before the controller creates a map.
+        // The source of hash keys must be replaced before the controller creates a map.
         crate::seeded_hash::install();
         let mut cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {

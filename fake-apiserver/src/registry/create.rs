@@ -40,7 +40,8 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.remarks.warnings.extend(repeated);
 
-        // A POST clears fields that only the server sets (`WipeObjectMetaSystemFields`); a PUT that creates keeps them.
+        // A POST clears the deletion fields (`WipeObjectMetaSystemFields`); a PUT or an apply that creates the object keeps
+        // them (rule B1).
         if request.info.verb == Verb::Create {
             for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
                 object.metadata_mut().remove(field);

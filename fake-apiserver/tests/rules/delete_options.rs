@@ -9,7 +9,7 @@ use crate::ask::{config_map, get, message, post, send};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Deletes with a body that is not parsed by the test.
+/// Sends a DELETE with this body, unchanged. Returns the status and the message of the response.
 async fn delete(server: &ApiServer, path: &str, body: &'static str) -> (u16, String) {
     let request = Request::delete(path)
         .header("content-type", "application/json")

@@ -303,7 +303,7 @@ async fn spread_counts_tainted_nodes_depending_on_the_policy(#[case] policy: &st
     assert_eq!(place(&cluster, "two", "web", spec).await == "b", is_placed);
 }
 
-/// Reasons are sorted as texts (`FitError.Error`), and taints are not listed.
+/// Reasons are sorted as strings (`FitError.Error`), and taints are not listed.
 #[rstest]
 #[case::several_reasons(
     json!({}),

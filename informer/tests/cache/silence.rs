@@ -162,7 +162,7 @@ async fn streaming_list_that_always_breaks_is_retried_with_pauses_and_replaced_b
     assert_eq!(stored(&informer), ["a@3"]);
 }
 
-/// Reason for which an informer ends before it was started.
+/// Ways in which an informer can end before it has started.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     HandlerRemoved,

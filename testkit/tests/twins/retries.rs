@@ -18,7 +18,7 @@ use crate::support::{Context, Error, OPERATOR, again, annotation, done, field, n
 
 twins! {
     plain();
-    retry_does_not_restore_an_old_text: "no field is rolled back", "secrets default/web data.text was";
+    retry_does_not_restore_an_old_value: "no field is rolled back", "secrets default/web data.text was";
     retry_does_not_replace_a_new_copy: "creates and deletes", "secrets default/web was created 3 times";
     only_the_agent_renews_the_heartbeat: "idempotence", "metadata.annotations";
 }
@@ -28,11 +28,11 @@ type Versions = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// Copies data with a task for each event, and again each minute. A task first calls the cloud, and retries after a few
 /// seconds. The buggy variant does not end a task when there is a task for a newer version.
-async fn retry_does_not_restore_an_old_text(cluster: &TestCluster, is_healthy: bool) {
+async fn retry_does_not_restore_an_old_value(cluster: &TestCluster, is_healthy: bool) {
     copied(cluster, is_healthy, false).await;
 }
 
-/// Same as above, but a copy cannot be changed, only replaced.
+/// Same as `retry_does_not_restore_an_old_value`, but a copy cannot be changed, only replaced.
 async fn retry_does_not_replace_a_new_copy(cluster: &TestCluster, is_healthy: bool) {
     copied(cluster, is_healthy, true).await;
 }

@@ -424,8 +424,8 @@ fn remember(memory: &Memory, name: &str, summary: &str) -> bool {
 /// the aggregation, so several may run at the same time.
 ///
 /// The healthy variant reads the parent before the members, compares the summary with the parent's status, and writes
-/// it if the parent has not changed. The buggy variant saves writes by means of its memory of the last summary, which
-/// it updates before the write: a write that fails is not repeated until the summary changes.
+/// it if the parent has not changed. The buggy variant skips the write if the summary has not changed since the
+/// last one, which it remembers before it writes: a failed write is not repeated until the summary changes.
 async fn readiness_of_all_members_is_in_the_status(cluster: &TestCluster, is_healthy: bool) {
     OPERATOR.start_with_memory(cluster, move |cached, cx, memory| async move {
         let name = match cached.labels().get("of") {

@@ -29,8 +29,8 @@ const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+
 /// The media type of the protobuf encoding.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Maximum number of documents that a process caches by their hash. A document has several megabytes, and clients
-/// request the same one repeatedly. A new document replaces the oldest one.
+/// Maximum number of documents that a process caches by their hash. A document is several megabytes long, and
+/// clients request the same one repeatedly. A new document replaces the oldest one.
 const KEPT_MAX: usize = 2;
 
 static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());

@@ -52,7 +52,7 @@ enum Part<'a> {
     Unclear,
 }
 
-/// JSON that is read string by string.
+/// The JSON text of a stored object, split into parts one at a time.
 struct Text<'a> {
     rest: &'a [u8],
     depth: u32,

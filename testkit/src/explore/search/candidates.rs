@@ -364,7 +364,7 @@ impl<'t> Late<'t> {
             match &step.what {
                 What::Event { resource, object, .. } => {
                     late.watched.insert((&step.client, resource, object));
-                    // For deletions of whole collections.
+                    // A deletion of a whole collection refers to the namespace without a name.
                     let namespace = object.find('/').map_or(0, |at| at + 1);
                     late.watched.insert((&step.client, resource, &object[..namespace]));
                 }

@@ -119,7 +119,7 @@ fn smallest(plan: &Plan, steps: &[String], is_real: bool, fails: impl Fn(&Plan) 
     }
     for at in 0..smallest.faults.len() {
         let action = smallest.faults[at].action;
-        // In real time, faults are short and each attempt takes long.
+        // In real time, faults are short and each attempt takes a long time.
         let window = action.window().filter(|_| !is_real);
         let Some(window) = window else { continue };
         let shorter = SHORTER.into_iter().filter(|it| *it < window).map(|time| {

@@ -31,7 +31,7 @@ pub(super) struct Counted<'a> {
     /// Reason why a rule of the failure policy fails the Job.
     pub(super) failed_by_rule: Option<String>,
     /// The last failed Pod of each index that needs a new Pod, in a Job with a limit for each index. It keeps its
-    /// finalizer until it was replaced, because the failures of the next Pod are derived from it.
+    /// finalizer until it is replaced, because the failures of the next Pod are derived from it.
     pub(super) last_failed: BTreeMap<i64, &'a Arc<Object>>,
     recorded: Recorded,
 }
