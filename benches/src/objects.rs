@@ -1,5 +1,5 @@
-//! The objects of the benchmarks as JSON: a ConfigMap of 200 bytes, and a Pod as created by a Deployment, which has 5 KB
-//! when it runs.
+//! The objects of the benchmarks as JSON: a ConfigMap of 200 bytes, and a Pod as created by a Deployment, of 5 KB when it
+//! runs.
 
 use serde_json::{Map, Value, json};
 

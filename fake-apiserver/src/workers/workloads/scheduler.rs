@@ -215,8 +215,8 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     })
 }
 
-/// Returns the text about the reasons why none of the nodes is available, each with a number of nodes. The texts are
-/// sorted, including their numbers.
+/// Returns the message that no node is available, with the number of nodes for each reason. The reasons are sorted as
+/// strings, including their numbers.
 fn unavailable<'a>(total: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
     let texts = reasons.filter(|(_, count)| *count > 0);
     let mut texts: Vec<String> = texts.map(|(why, count)| format!("{count} {why}")).collect();
