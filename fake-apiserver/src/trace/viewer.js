@@ -310,27 +310,27 @@
 
   function stepTab(row) {
     return sides(row, (run, step) => {
-      if (!step) return el('p', {class: 'empty'}, 'This run has no such step.');
+      if (!step) return el('p', {class: 'empty'}, 'This run does not contain the step.');
       const group = step.group === undefined ? null : run.groups[step.group];
       const facts = [
         ['step', el('span', {class: step.isWrite ? 'mono write' : 'mono'}, step.text)],
         ['client', whoOf(step)],
         ['time', `${seconds(step.at)} s`],
         step.outcome && ['outcome', el('span', {class: tone(step)}, step.outcome)],
-        step.isFault && ['fault', el('span', {class: 'bad'}, 'an injected fault strikes here')],
+        step.isFault && ['fault', el('span', {class: 'bad'}, 'an injected fault takes effect here')],
         step.revision && ['version', String(step.revision)],
         step.saw && ['view', step.saw[0] < step.saw[1]
-          ? el('span', {class: 'warn'}, `the client had seen version ${step.saw[0]}, the server was at ${step.saw[1]}`)
+          ? el('span', {class: 'warn'}, `the client had observed version ${step.saw[0]}, the server was at ${step.saw[1]}`)
           : `up to date, at version ${step.saw[0]}`],
         group && ['part of', el('button', {class: 'row-link', onclick: () => tab('reconcile')}, title(group))],
       ].filter((it) => it);
       return [
         el('dl', {class: 'facts'}, facts.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
-        step.isWrite && [el('h3', {}, 'What it changed'), step.changes?.length ? changesOf(step.changes)
-          : el('p', {class: 'dim'}, step.tone === 'ok' ? 'no field' : 'nothing: it was not done, or its outcome is unknown')],
+        step.isWrite && [el('h3', {}, 'Changed fields'), step.changes?.length ? changesOf(step.changes)
+          : el('p', {class: 'dim'}, step.tone === 'ok' ? 'no field' : 'none: the write was not executed, or its outcome is unknown')],
         step.object && el('p', {}, el('button', {onclick: () => tab('object')}, `Show ${step.object}`)),
         step.body && [el('h3', {}, 'Request'), el('pre', {tabindex: 0}, pretty(step.body))],
-        step.answer && [el('h3', {}, 'Answer'), el('pre', {tabindex: 0}, pretty(step.answer))],
+        step.answer && [el('h3', {}, 'Response'), el('pre', {tabindex: 0}, pretty(step.answer))],
       ];
     });
   }
@@ -354,17 +354,17 @@
     const name = objectOf(row);
     const names = [...new Set([...Object.keys(view.failing.objects), ...Object.keys(view.reference?.objects ?? {}),
       ...(name ? [name] : [])])].sort();
-    if (!names.length) return el('p', {class: 'empty'}, 'No object is known in these runs.');
+    if (!names.length) return el('p', {class: 'empty'}, 'These runs do not contain any objects.');
     const choice = el('select', {'aria-label': 'Object', onchange: (event) => {
       state.object = event.target.value; state.isPinned = true; detail();
     }}, name ? null : el('option', {value: ''}, 'choose an object'), names.map((it) => el('option', {value: it, selected: it === name}, it)));
     const bar = el('div', {class: 'bar'}, choice,
-      el('button', {title: 'To the write before ([)', onclick: () => toVersion(-1)}, '‹ write'),
-      el('button', {title: 'To the next write (])', onclick: () => toVersion(1)}, 'write ›'),
+      el('button', {title: 'Previous write ([)', onclick: () => toVersion(-1)}, '‹ write'),
+      el('button', {title: 'Next write (])', onclick: () => toVersion(1)}, 'write ›'),
       state.isPinned && el('button', {title: 'Show the object of each step again', onclick: () => {
         state.isPinned = false; state.object = null; detail();
       }}, 'follow steps'));
-    if (!name) return [bar, el('p', {class: 'empty'}, 'This step is about no object.')];
+    if (!name) return [bar, el('p', {class: 'empty'}, 'This step does not concern an object.')];
     const left = view.reference && objectAt(view.reference, name, row.lastLeft);
     const right = objectAt(view.failing, name, row.lastRight);
     const linesAt = (it) => it && it.at >= 0 && it.versions[it.at].value ? linesOf(it.versions[it.at].value) : null;
@@ -374,9 +374,9 @@
       if (it.at < 0) return el('p', {class: 'empty'}, `${name} does not exist here.`);
       const version = it.versions[it.at];
       const written = version.step === undefined ? null : run.steps[version.step];
-      const by = written ? `written by ${whoOf(written)} at ${seconds(written.at)} s` : 'as the run began, or by a worker';
+      const by = written ? `written by ${whoOf(written)} at ${seconds(written.at)} s` : 'written before the run or by a worker';
       const head = el('p', {class: 'dim'}, `version ${it.at + 1} of ${it.versions.length} (${version.revision}), ${by}`);
-      if (version.isLeftOut) return [head, el('p', {class: 'empty'}, 'This version is left out of the page: there are too many.')];
+      if (version.isLeftOut) return [head, el('p', {class: 'empty'}, 'This version is omitted, because the object has too many.')];
       const before = it.at > 0 ? it.versions[it.at - 1].value : null;
       const isFresh = version.step !== undefined && version.step === last;
       if (!version.value) return [head, el('p', {class: 'bad'}, 'deleted'), isFresh && before && lines(linesOf(before).map((at) => ['-', at]))];
@@ -420,7 +420,7 @@
 
   function reconcileTab(row) {
     return sides(row, (run, step) => {
-      if (!step || step.group === undefined) return el('p', {class: 'empty'}, 'This step belongs to no reconcile.');
+      if (!step || step.group === undefined) return el('p', {class: 'empty'}, 'This step does not belong to a reconcile.');
       const group = run.groups[step.group];
       const steps = run.steps.map((it, at) => [it, at]).filter(([it]) => it.group === step.group);
       const [, first] = steps[0];
@@ -434,7 +434,7 @@
       return [
         el('dl', {class: 'facts'}, [
           ['reconcile', title(group)],
-          ['known from', group.isCertain ? 'the controller’s own tracing span' : 'the order of events and requests'],
+          ['derived from', group.isCertain ? 'the controller’s tracing span' : 'the order of events and requests'],
           ['lasted', `${seconds(steps.at(-1)[0].at - steps[0][0].at)} s from its first to its last step`],
         ].map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
         el('h3', {}, 'The last event before it'), trigger ? link(run, trigger[1],
@@ -473,7 +473,7 @@
 
   function objectsTab(row) {
     const names = [...new Set([...Object.keys(view.failing.objects), ...Object.keys(view.reference?.objects ?? {})])].sort();
-    if (!names.length) return el('p', {class: 'empty'}, 'No object is known in these runs.');
+    if (!names.length) return el('p', {class: 'empty'}, 'These runs do not contain any objects.');
     const text = (it) => it && it.at >= 0 ? JSON.stringify(it.versions[it.at].value) : 'null';
     return names.map((name) => {
       const left = view.reference && objectAt(view.reference, name, row.lastLeft);

@@ -214,7 +214,7 @@ async fn fault_is_injected_counted_and_ended() {
         .await;
     let struck = ask(&server, &format!("POST {MAPS}"), &[], &named("a").to_string());
     assert_eq!(struck.code, 503, "{struck:?}");
-    tab.until("document.querySelector('#faults .chip').textContent === '1 struck, spent'")
+    tab.until("document.querySelector('#faults .chip').textContent === 'hits: 1, used up'")
         .await;
     tab.until(&format!("{} === 1", rows_with("entries", "⚡"))).await;
     tab.picture("fault").await;
@@ -286,7 +286,7 @@ async fn snapshot_is_compared_and_restored() {
         .await;
     tab.picture("objects").await;
 
-    tab.click(&button("#snapshots", "Return to it")).await;
+    tab.click(&button("#snapshots", "Restore")).await;
     tab.until("document.querySelectorAll('#snapshots li').length === 2")
         .await;
     tab.until(&format!("{}.textContent === 'Nothing has changed.'", id("no-objects")))
@@ -295,7 +295,7 @@ async fn snapshot_is_compared_and_restored() {
     assert!(restored.body.contains("\"a\":\"1\""), "{restored:?}");
     assert_eq!(ask(&server, &format!("GET {MAPS}/owned"), &[], "").code, 404);
     // Return to the previous state.
-    tab.click(&button("#snapshots li", "Return to it")).await;
+    tab.click(&button("#snapshots li", "Restore")).await;
     tab.until("document.querySelectorAll('#snapshots li').length === 3")
         .await;
     tab.until(&format!("{} === 1", rows_with("tree", "+ ConfigMap owned")))
@@ -486,7 +486,7 @@ async fn link_contains_the_token_and_the_page_removes_it() {
     tab.until("sessionStorage.getItem('fake-apiserver-token') === 's3/cr=t'")
         .await;
     tab.until(&format!(
-        "!{}.open && {}.textContent !== 'not admitted'",
+        "!{}.open && {}.textContent !== 'not authorized'",
         id("token-dialog"),
         id("link")
     ))

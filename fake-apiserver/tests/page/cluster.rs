@@ -236,14 +236,14 @@ async fn object_is_edited_scaled_and_deleted_with_all_checks() {
     tab.until("document.querySelector('#pane textarea').value.includes('replicas: 5')")
         .await;
     tab.click(&button("#pane", "Delete")).await;
-    tab.until(&format!("{} !== undefined", button("#pane", "Delete: press again")))
+    tab.until(&format!("{} !== undefined", button("#pane", "Press again to delete")))
         .await;
     assert_eq!(
         spec(&server)["replicas"],
         5,
         "a single press does not delete the object"
     );
-    tab.click(&button("#pane", "Delete: press again")).await;
+    tab.click(&button("#pane", "Press again to delete")).await;
     tab.until(&format!("{} === 0", rows_with("rows", "bakery"))).await;
     assert_eq!(ask(&server, &format!("GET {SHOPS}/bakery"), &[], "").code, 404);
 }
@@ -355,7 +355,7 @@ async fn one_click_makes_the_next_similar_request_fail() {
             "{agent}"
         );
     }
-    tab.until("document.querySelector('#faults .chip').textContent === '1 struck, spent'")
+    tab.until("document.querySelector('#faults .chip').textContent === 'hits: 1, used up'")
         .await;
 }
 

@@ -91,7 +91,7 @@ async fn object_is_found_read_scaled_and_deleted_with_only_the_keyboard() {
 
     tab_to(&mut tab, "it.textContent === 'Delete'").await;
     tab.press("Enter").await;
-    until_focused(&mut tab, "Delete: press again").await;
+    until_focused(&mut tab, "Press again to delete").await;
     tab.press("Enter").await;
     tab.until(&format!("{} === 1", rows_with("rows", "/"))).await;
     let left = ask(&server, &format!("GET {DEPLOYMENTS}"), &[], "");

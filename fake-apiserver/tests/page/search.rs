@@ -137,7 +137,7 @@ async fn search_by_keyboard_opens_an_object_of_another_kind() {
     tab.type_text("nothing-like-this").await;
     let none = id("no-found");
     tab.until(&format!(
-        "!{none}.hidden && {none}.textContent === 'No object is found.'"
+        "!{none}.hidden && {none}.textContent === 'No objects found.'"
     ))
     .await;
     tab.press("Enter").await;

@@ -231,7 +231,7 @@ async fn first_difference_is_selected_and_shows_its_changes() {
     .await;
     tab.until(&says("pane", "status.phase: \"Progressing\" → \"Ready\""))
         .await;
-    tab.until(&says("pane", "This run has no such step.")).await;
+    tab.until(&says("pane", "This run does not contain the step.")).await;
     tab.until(&says("lane-names", "operator")).await;
     tab.until(&says("columns", "reference run")).await;
     tab.until(&says("list", "identical steps")).await;
@@ -301,7 +301,7 @@ async fn viewer_is_usable_with_only_the_keyboard() {
     tab.press("d").await;
     tab.until(&says("place", "0.500 s")).await;
     tab.press("3").await;
-    tab.until(&says("pane", "the controller’s own tracing span")).await;
+    tab.until(&says("pane", "the controller’s tracing span")).await;
     tab.until(&says("pane", "ADDED volumes.shop.example shop/data")).await;
     tab.press("4").await;
     tab.until(&says("pane", "attaching node=node-1")).await;

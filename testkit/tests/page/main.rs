@@ -133,7 +133,7 @@ fn first_diverging_step_is_selected_in_two_runs_side_by_side() {
     ));
     // Both runs made this write; in one of them the controller crashed after it.
     tab.until(&format!("{SELECTED}.querySelectorAll('.cell .write').length === 2"));
-    tab.until(&shows("pane", "an injected fault strikes here"));
+    tab.until(&shows("pane", "an injected fault takes effect here"));
     tab.until(&shows("pane", "\"Progressing\""));
     tab.until(&shows("lane-names", "operator"));
     tab.until(&shows("lane-names", "the test"));
@@ -142,7 +142,7 @@ fn first_diverging_step_is_selected_in_two_runs_side_by_side() {
     tab.until(&format!(
         "{SELECTED}.textContent.includes('\"Progressing\" → \"Ready\"')"
     ));
-    tab.until(&shows("pane", "This run has no such step."));
+    tab.until(&shows("pane", "This run does not contain the step."));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn objects_reconciles_and_output_are_shown_at_the_step() {
     tab.until("document.querySelectorAll('#pane .side')[1].textContent.includes('phase: Progressing')");
     tab.picture("explore-object");
     tab.press("3");
-    tab.until(&shows("pane", "the controller’s own tracing span"));
+    tab.until(&shows("pane", "the controller’s tracing span"));
     tab.until(&shows("pane", "reconcile Pod"));
     tab.until(&shows("pane", "making a volume"));
     tab.press("4");

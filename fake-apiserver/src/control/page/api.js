@@ -12,7 +12,7 @@ function askForToken(why, refused) {
   const dialog = $('token-dialog');
   if (dialog.open || refused !== tokenOf()) return;
   setText($('token-why'), refused ? why : '');
-  setText($('link'), 'not admitted');
+  setText($('link'), 'not authorized');
   dialog.showModal();
 }
 
@@ -73,7 +73,7 @@ function pathOf({ apiVersion, namespace, name }, plural) {
 async function applyAll(text) {
   const applied = [];
   const documents = documentsOf(text);
-  if (documents.length === 0) throw new Error('there is no document');
+  if (documents.length === 0) throw new Error('the text contains no document');
   for (const { text: document, apiVersion, kind, name, namespace } of documents) {
     if (!apiVersion || !kind || !name) throw new Error('a document lacks apiVersion, kind or metadata.name');
     const served = JSON.parse(await callApi('GET', prefixOf(apiVersion)));

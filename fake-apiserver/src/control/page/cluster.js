@@ -185,7 +185,7 @@ function showRows() {
   }
   setText($('rows-count'), wanted ? `${count(shown.length)} of ${count(table.rows.length)}` : count(shown.length));
   $('no-rows').hidden = shown.length > 0;
-  setText($('no-rows'), wanted ? 'No row contains this text.' : `No ${table.kind} is in this namespace.`);
+  setText($('no-rows'), wanted ? 'No row contains this text.' : `There is no ${table.kind} in this namespace.`);
 }
 
 function cellClass(text) {

@@ -96,7 +96,7 @@ function flatten() {
   const what = onlyChanges ? 'changed' : 'shown';
   setText($('object-count'), `${count(hits)} ${what}, ${count(tree.total)} objects`);
   $('no-objects').hidden = rows.length > 0;
-  setText($('no-objects'), onlyChanges && !find ? 'Nothing has changed.' : 'No object is as it is searched for.');
+  setText($('no-objects'), onlyChanges && !find ? 'Nothing has changed.' : 'No object matches.');
 }
 
 const objectRows = new List($('tree'), {

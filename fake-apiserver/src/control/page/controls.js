@@ -46,7 +46,7 @@ function showWatches(watches) {
     const ends = ['Cut', 'Expire', 'End'].map((word) => button(word, () => act(id, word.toLowerCase()), 'small'));
     ends[0].title = 'Break the connection';
     ends[1].title = '410 Expired: its client must list again';
-    ends[2].title = 'End it as a server does when its time is over';
+    ends[2].title = 'End it normally, as a server does at its timeout';
     for (const it of [part.hold, part.next, ...ends]) it.setAttribute('aria-describedby', `watch-${id}`);
     part.name.id = `watch-${id}`;
     const buttons = make('div', { className: 'buttons' }, part.hold, part.next, ...ends);
@@ -84,9 +84,9 @@ function showFaults(faults) {
     return element;
   };
   keyed($('faults'), faults, (it) => it.id, create, (element, it) => {
-    setText(element.hits, `${count(it.hits)} struck${it.isSpent ? ', spent' : ''}`);
+    setText(element.hits, `hits: ${count(it.hits)}${it.isSpent ? ', used up' : ''}`);
     element.hits.className = it.isSpent ? 'chip dim' : it.hits ? 'chip warn' : 'chip';
-    element.title = it.isSpent ? 'It strikes no more.' : '';
+    element.title = it.isSpent ? 'It does not affect further requests.' : '';
   });
 }
 
@@ -149,7 +149,7 @@ function showSnapshots(answer) {
     element.what = make('span', { className: 'name' });
     const buttons = make('div', { className: 'buttons' },
       button('Compare with now', () => compare(snapshot), 'small'),
-      button('Return to it', () => goBack(snapshot), 'small'));
+      button('Restore', () => goBack(snapshot), 'small'));
     element.append(make('div', { className: 'line' }, element.what), buttons);
     return element;
   };
@@ -175,7 +175,7 @@ const take = () => order('POST', '/snapshot', undefined, (it) => `Snapshot ${it.
 async function goBack(snapshot) {
   const kept = await take();
   if (!kept) return;
-  const said = () => `This is snapshot ${snapshot}. The state before is snapshot ${kept.snapshot}.`;
+  const said = () => `Restored snapshot ${snapshot}. The previous state is snapshot ${kept.snapshot}.`;
   await order('POST', '/restore', { snapshot }, said);
   loadObjects();
 }

@@ -58,7 +58,7 @@ function takeIn(page) {
   const { all } = journal;
   if (journal.next !== undefined && page.first < journal.next) {
     // The server was restarted, so its journal is read from the beginning.
-    say('The server was started again.');
+    say('The server was restarted.');
     all.length = 0;
     journal.next = undefined;
     journal.writers.clear();
@@ -132,7 +132,7 @@ async function follow() {
       console.info(error);
     }
     $('state').className = '';
-    setText($('link'), 'not connected, trying again');
+    setText($('link'), 'not connected, retrying');
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }
@@ -156,7 +156,7 @@ const entries = new List($('entries'), {
     const cells = row.children;
     const texts = Array(CELLS).fill('');
     if (it.isGap) {
-      texts[4] = `${count(it.missing)} entries were gone before they could be read`;
+      texts[4] = `${count(it.missing)} entries were dropped before they could be read`;
     } else {
       const what = it.resource ? placeOf(it) : it.path;
       const revision = it.isEvent && it.resourceVersion ? ` @${it.resourceVersion}` : '';
@@ -186,8 +186,8 @@ const entries = new List($('entries'), {
     setText($('shown'), `${paused}${count(shown.length)} of ${count(all.length)}`);
     $('no-entries').hidden = shown.length > 0;
     setText($('no-entries'), all.length
-      ? 'No entry is as the filters want it.'
-      : 'No request has come yet. The journal shows requests and watch events as they come.');
+      ? 'No entry matches the filters.'
+      : 'No requests yet. The journal shows requests and watch events as they arrive.');
   },
 });
 entries.follows = true;
@@ -200,7 +200,7 @@ function pretty(text) {
     // The text is not JSON.
   }
   const rest = text.length - TEXT_MAX;
-  return rest > 0 ? `${text.slice(0, TEXT_MAX)}\n… ${count(rest)} characters more` : text;
+  return rest > 0 ? `${text.slice(0, TEXT_MAX)}\n… ${count(rest)} more characters` : text;
 }
 
 function body(title, text, none) {
@@ -238,7 +238,7 @@ async function openEntry(it) {
     button('Only this resource', () => narrow('resource', it.resource), 'small'),
     button('Only this client', () => narrow('client', it.client), 'small'));
   if (!it.isEvent && it.resource) {
-    tools.append(button('Fail the next like this', () => failNext(it), 'small'),
+    tools.append(button('Fail the next one like this', () => failNext(it), 'small'),
       button('Fault for these …', () => prepareFault(it), 'small'));
   }
   if (!it.isGap) tools.append(button('Causes', () => showCauses(it), 'small'));

@@ -140,7 +140,7 @@ async function copy(text, shown = text) {
     field.remove();
     focused?.focus();
     if (!isCopied) {
-      say(`The browser permits no copy: ${shown}`, true);
+      say(`The browser does not allow copying: ${shown}`, true);
       return;
     }
   }
@@ -196,21 +196,21 @@ const PANES = {
     parts.push(events.length
       ? tableOf(['Last', 'Type', 'Reason', 'From', 'Times', 'Message'],
         events.map((it) => [it.last, it.type, it.reason, it.source, it.count, it.message].map(textOfCell)))
-      : make('p', { className: 'dim', textContent: 'No Event is about this object.' }));
+      : make('p', { className: 'dim', textContent: 'There are no Events about this object.' }));
     return make('div', { className: 'pane', tabIndex: 0 }, ...parts);
   },
 
   yaml(object) {
     const text = yamlOf(pane.hasManagedFields ? object : withoutNoise(object));
     const rest = text.length - TEXT_MAX;
-    const shown = rest > 0 ? `${text.slice(0, TEXT_MAX)}\n… ${count(rest)} characters more` : text;
+    const shown = rest > 0 ? `${text.slice(0, TEXT_MAX)}\n… ${count(rest)} more characters` : text;
     const pre = make('pre', { tabIndex: 0, textContent: shown });
     pre.setAttribute('aria-label', 'YAML');
     const toggle = button('managedFields', () => {
       pane.hasManagedFields = !pane.hasManagedFields;
       refreshPane();
     }, 'small');
-    toggle.title = 'Show managedFields and the annotation of kubectl apply, too';
+    toggle.title = 'Also show managedFields and the annotation of kubectl apply';
     toggle.setAttribute('aria-pressed', pane.hasManagedFields);
     const tools = make('div', { className: 'tools' }, button('Copy', () => copy(text), 'small'), toggle);
     return make('div', { className: 'split' }, tools, pre);
@@ -221,16 +221,16 @@ const PANES = {
     if (!pane.object) pane.object = { ...revisions[0], metadata: revisions[0] };
     const items = revisions.reverse().map((it) => {
       const by = it.by ? `${it.by.verb} by ${it.by.client}, ${(it.by.atMs / 1000).toFixed(3)} s`
-        : 'no request of the journal';
+        : 'no request in the journal';
       const line = make('div', { className: 'line wrap' },
         make('strong', { textContent: `@${it.revision}` }),
         make('span', { className: { ADDED: 'ok', DELETED: 'bad' }[it.type] ?? 'warn', textContent: it.type }),
         make('span', { className: 'name', textContent: by }),
-        button('The cluster then', () => goTo(it.revision), 'small'));
+        button('Cluster at this time', () => goTo(it.revision), 'small'));
       if (it.by) line.append(button('Request', () => showRequest(it.by.number), 'small'));
       const item = make('li', {}, line, ...changeLines(it.changes));
       if (it.type === 'MODIFIED' && it.changes.length === 0) {
-        item.append(make('div', { className: 'dim', textContent: 'no field but managedFields' }));
+        item.append(make('div', { className: 'dim', textContent: 'only managedFields changed' }));
       }
       return item;
     });
@@ -241,8 +241,8 @@ const PANES = {
 
   edit(object) {
     if (cluster.at !== undefined) {
-      const live = button('Return to the present', goLive);
-      return make('div', { className: 'pane' }, make('p', { textContent: 'The past cannot be changed.' }), live);
+      const live = button('Return to the current state', goLive);
+      return make('div', { className: 'pane' }, make('p', { textContent: 'Earlier states cannot be edited.' }), live);
     }
     const plural = pluralOf(cluster.resource);
     const path = pathOf({ apiVersion: object.apiVersion, ...object.metadata }, plural);
@@ -278,7 +278,7 @@ const PANES = {
     const remove = button('Delete', () => {
       if (!isSure) {
         isSure = true;
-        setText(remove, 'Delete: press again');
+        setText(remove, 'Press again to delete');
         return;
       }
       act_(() => callApi('DELETE', path), `${title} was deleted.`);
@@ -305,7 +305,7 @@ const PANES = {
     chosen.addEventListener('change', load);
     await load();
     return make('div', { className: 'split' },
-      make('div', { className: 'tools' }, chosen, button('Load again', load, 'small')), pre);
+      make('div', { className: 'tools' }, chosen, button('Reload', load, 'small')), pre);
   },
 };
 

@@ -20,7 +20,7 @@ async function loadFound() {
       const path = `/search?text=${encodeURIComponent(text)}${stateQuery('&')}`;
       const loaded = text ? ask('GET', path) : { total: 0, objects: [] };
       try {
-        showFound(await loaded, text && 'No object is found.');
+        showFound(await loaded, text && 'No objects found.');
       } catch (error) {
         showFound({ total: 0, objects: [] }, error.message);
       }

@@ -44,7 +44,7 @@ $('trace').onclick = async (event) => {
   if (!token) return;
   event.preventDefault();
   const answer = await fetch('/_fake/trace', { headers: headers() });
-  if (!answer.ok) { say(`no trace: ${answer.statusText}`, true); return; }
+  if (!answer.ok) { say(`cannot load the trace: ${answer.statusText}`, true); return; }
   const url = URL.createObjectURL(await answer.blob());
   const file = make('a', { href: url, download: 'trace.html' });
   file.click();
@@ -56,8 +56,8 @@ $('forget').onclick = async () => {
   setPaused(false);
   closeDetail();
 };
-$('hold-all').onclick = () => order('POST', '/watches', { do: 'hold' }, (it) => `${it.watches} watches: hold.`);
-$('resume-all').onclick = () => order('POST', '/watches', { do: 'resume' }, (it) => `${it.watches} watches: resume.`);
+$('hold-all').onclick = () => order('POST', '/watches', { do: 'hold' }, (it) => `${it.watches} watches held.`);
+$('resume-all').onclick = () => order('POST', '/watches', { do: 'resume' }, (it) => `${it.watches} watches resumed.`);
 $('end-faults').onclick = () => order('DELETE', '/faults', undefined, (it) => `${it.ended} faults have ended.`);
 $('effect').oninput = choseEffect;
 $('fault').addEventListener('submit', () => order('POST', '/faults', ruleOf(), (it) => `Fault: ${it.fault}.`));

@@ -162,9 +162,9 @@ function showCauses(it) {
     ...after.map((one) => line(one.step, first.length + one.depth))];
   const about = `${before.length ? `${count(before.length)} before` : 'nothing before'}, `
     + `${after.length ? `${count(after.length)} after` : 'nothing after'}`;
-  const note = 'A write and its events are linked by resourceVersion. A request is linked to the event that its client '
-    + 'received before: the nearest one about the same object, or else the last one. A worker is linked to the write '
-    + 'of the object whose name its own begins with.';
+  const note = 'Writes and their events are linked by resourceVersion. A request is linked to an earlier event of its '
+    + 'client: the last event about the same object, or else the last event. A write of a worker is linked to the '
+    + 'last write of an object with the same name, or with a prefix of the name.';
   $('cause').replaceChildren(
     make('div', { className: 'tools' }, make('strong', { textContent: textOfStep(it), className: statusClass(it) }),
       make('span', { className: 'dim', textContent: about }), make('span', { className: 'grow' }),
