@@ -7,8 +7,8 @@
 //		...
 //	}
 //
-// The methods that talk to the server are those of its control API; each is named as its operation in
-// GET /_fake/openapi.json. A refusal of the server ends the test.
+// Each method that sends a request calls the operation of the control API with the same name;
+// GET /_fake/openapi.json describes the operations. If the server refuses a request, the test fails.
 package drydock
 
 import (
@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TB is the part of testing.TB that is used; GinkgoT() has it, too.
+// TB is the part of testing.TB that this package uses; GinkgoT() also implements it.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -39,11 +39,11 @@ type TB interface {
 
 // Server is a running server.
 type Server struct {
-	// Config leads client-go to the server, as the administrator.
+	// Config is the configuration of client-go for the server, as the administrator.
 	Config *rest.Config
-	// Kubeconfig is the path of a file that does the same for everybody else.
+	// Kubeconfig is the path of a kubeconfig for other clients.
 	Kubeconfig string
-	// URL is where the server listens.
+	// URL is the address at which the server listens.
 	URL string
 
 	t      TB
@@ -51,14 +51,14 @@ type Server struct {
 	client *http.Client
 }
 
-// Start starts a server for the test and returns what client-go needs; see New.
+// Start starts a server for the test and returns the configuration of client-go; see New.
 func Start(t TB, args ...string) *rest.Config {
 	t.Helper()
 	return New(t, args...).Config
 }
 
 // New starts a server on a free port, with these options of fake-apiserver, and ends it with the test. The program is
-// named by FAKE_APISERVER, or is the first fake-apiserver on the path.
+// the path in FAKE_APISERVER, or the first fake-apiserver in PATH.
 func New(t TB, args ...string) *Server {
 	t.Helper()
 	program, err := find()
@@ -109,8 +109,8 @@ func find() (string, error) {
 	}
 	program, err := exec.LookPath("fake-apiserver")
 	if err != nil {
-		return "", fmt.Errorf("no program fake-apiserver for %s/%s: a Go module contains none, and none is on the path; "+
-			"take it from a release, run `cargo install fake-apiserver` or `pip install drydock-fake-apiserver`, "+
+		return "", fmt.Errorf("no program fake-apiserver for %s/%s: a Go module cannot contain it, and it is not in PATH; "+
+			"download it from a release, run `cargo install fake-apiserver` or `pip install drydock-fake-apiserver`, "+
 			"or set FAKE_APISERVER", runtime.GOOS, runtime.GOARCH)
 	}
 	return program, nil
@@ -127,7 +127,7 @@ type Filter struct {
 	ExceptClients []string `json:"exceptClients,omitempty"`
 }
 
-// Failure is an answer that is an error.
+// Failure is an error response.
 type Failure struct {
 	Code              int    `json:"code"`
 	Reason            string `json:"reason,omitempty"`
@@ -136,8 +136,8 @@ type Failure struct {
 	Applied           bool   `json:"applied,omitempty"`
 }
 
-// Fault is an effect and the requests it strikes. An effect is a word such as "conflict" or "refuse", or a map such as
-// {"delayMs": 20}, or Status(503).
+// Fault is an effect and the requests that it affects. An effect is a word such as "conflict" or "refuse", a map such
+// as {"delayMs": 20}, or Status(503).
 type Fault struct {
 	Effect      any      `json:"effect"`
 	On          Filter   `json:"on"`
@@ -146,12 +146,12 @@ type Fault struct {
 	Probability *float64 `json:"probability,omitempty"`
 }
 
-// Status is the effect of a failure with this code.
+// Status is an effect: the request fails with this code.
 func Status(code int) any {
 	return map[string]any{"status": Failure{Code: code}}
 }
 
-// InForce is an active fault, with the number of requests it has struck.
+// InForce is an active fault, with the number of requests that it has affected.
 type InForce struct {
 	ID    uint64 `json:"id"`
 	Fault string `json:"fault"`
@@ -187,7 +187,7 @@ type Journal struct {
 	Entries []Entry `json:"entries"`
 }
 
-// Pods selects the Pods of a script: all, those with labels, or one.
+// Pods selects the Pods of a script: all Pods, the Pods with these labels, or a single Pod.
 type Pods struct {
 	Labels    string `json:"labels,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -225,7 +225,7 @@ func (s *Server) ListWatches() (watches []Watch) {
 	return watches
 }
 
-// ActOnWatches controls watches, such as by "hold" or {"release": 1}, and returns their number.
+// ActOnWatches controls watches, with an action such as "hold" or {"release": 1}, and returns their number.
 func (s *Server) ActOnWatches(on Filter, action any) int {
 	s.t.Helper()
 	var answer struct{ Watches int }
@@ -233,7 +233,7 @@ func (s *Server) ActOnWatches(on Filter, action any) int {
 	return answer.Watches
 }
 
-// ReadJournal returns a page of the journal without its first entries.
+// ReadJournal returns a page of the journal, after the first since entries.
 func (s *Server) ReadJournal(since uint64) (journal Journal) {
 	s.t.Helper()
 	s.ask("GET", fmt.Sprint("/journal?since=", since), nil, &journal)
@@ -254,7 +254,7 @@ func (s *Server) ReadTrace() (page string) {
 	return page
 }
 
-// ClearJournal forgets the journal.
+// ClearJournal removes all entries of the journal.
 func (s *Server) ClearJournal() { s.t.Helper(); s.ask("DELETE", "/journal", nil, nil) }
 
 // SetReplica sets the view of a client: "everything", "nothingMore", {"behind": 3} or {"asFarAs": 7}.
@@ -263,13 +263,13 @@ func (s *Server) SetReplica(client string, sees any) {
 	s.ask("POST", "/replicas", map[string]any{"client": client, "sees": sees}, nil)
 }
 
-// SkewClock skews the clock of a client: ahead by milliseconds, or behind if they are less than 0.
+// SkewClock sets the clock of a client ahead by these milliseconds, or behind if the number is negative.
 func (s *Server) SkewClock(client string, aheadMs int64) {
 	s.t.Helper()
 	s.ask("POST", "/clocks", map[string]any{"client": client, "aheadMs": aheadMs}, nil)
 }
 
-// ScriptPods sets the scripts of Pods, where the server runs with --workers all: {"crashLoop": true}.
+// ScriptPods sets the scripts of Pods, such as {"crashLoop": true}, if the server runs with --workers all.
 func (s *Server) ScriptPods(pods Pods, script map[string]any) {
 	s.t.Helper()
 	s.ask("POST", "/pods", map[string]any{"pods": pods, "script": script}, nil)
@@ -285,10 +285,10 @@ func (s *Server) SetKubelet(node, kubelet string) {
 	s.ask("POST", "/nodes", map[string]any{"node": node, "kubelet": kubelet}, nil)
 }
 
-// Compact forgets history: a watch that resumes from before gets 410.
+// Compact removes the history: a watch that resumes from an earlier version gets 410.
 func (s *Server) Compact() { s.t.Helper(); s.ask("POST", "/compact", nil, nil) }
 
-// Restart ends all connections and refuses new ones for a time; if the log is lost watches must list again.
+// Restart ends all connections and refuses new ones for a time; if the log is lost, clients must list again.
 func (s *Server) Restart(logIsLost bool, downMs uint64) {
 	s.t.Helper()
 	log := "kept"
@@ -308,7 +308,7 @@ func (s *Server) Describe() (document map[string]any) {
 	return document
 }
 
-// ask sends a request of the control API and reads what is answered: JSON, or text where that is wanted.
+// ask sends a request to the control API and reads the response: JSON, or text if answer is a string.
 func (s *Server) ask(method, path string, body, answer any) {
 	s.t.Helper()
 	var reader io.Reader

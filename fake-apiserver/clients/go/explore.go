@@ -22,11 +22,11 @@ const (
 	controllerVariable = "DRYDOCK_CONTROLLER"
 )
 
-// Controller runs until its context is done; it gets SIGTERM as the end of the context.
+// Controller runs until its context is done; SIGTERM cancels the context.
 type Controller func(ctx context.Context, config *rest.Config) error
 
-// Controllers makes the program of the tests run as a controller if DRYDOCK_CONTROLLER names one, and the tests
-// otherwise. Call it in TestMain; it does not return. A scenario starts a controller by
+// Controllers runs the controller that DRYDOCK_CONTROLLER names, or the tests if it is not set. Call it in TestMain; it
+// does not return. A scenario starts a controller with
 //
 //	command: ["${env.DRYDOCK_TEST}"]
 //	env: {DRYDOCK_CONTROLLER: operator}
@@ -50,7 +50,7 @@ func run(controllers map[string]Controller, name string) error {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return fmt.Errorf("%s=%s: there is no such controller; there are %s", controllerVariable, name,
+		return fmt.Errorf("%s=%s: this controller does not exist; the controllers are %s", controllerVariable, name,
 			strings.Join(names, ", "))
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -62,10 +62,10 @@ func run(controllers map[string]Controller, name string) error {
 	return controller(ctx, config)
 }
 
-// Explore explores a scenario, a YAML file, by the command drydock: it runs controllers as processes and injects faults.
-// A failure ends the test with the report, in which the smallest plan has a replay string. args are options of
-// `drydock explore`, such as "--budget", "60s" or "--replay", plan. The program is named by DRYDOCK, or is the first
-// drydock on the path.
+// Explore explores a scenario, a YAML file, with the command drydock, which runs controllers as processes and injects
+// faults. A failure fails the test with the report, which contains a replay string for the smallest plan. args are
+// options of `drydock explore`, such as "--budget", "60s" or "--replay", plan. The program is the path in DRYDOCK, or
+// the first drydock in PATH.
 func Explore(t TB, scenario string, args ...string) {
 	t.Helper()
 	program, err := findExplorer()
@@ -101,7 +101,7 @@ func findExplorer() (string, error) {
 	}
 	program, err := exec.LookPath("drydock")
 	if err != nil {
-		return "", errors.New("no program drydock on the path; take it from a release for Linux or macOS, run " +
+		return "", errors.New("no program drydock in PATH; download it from a release for Linux or macOS, run " +
 			"`pip install drydock-fake-apiserver` or `cargo install drydock-testkit --features processes`, or set DRYDOCK")
 	}
 	return program, nil

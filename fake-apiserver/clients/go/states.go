@@ -62,7 +62,7 @@ type Change struct {
 }
 
 // ChangeList contains the writes in the history, which begins at the revision Oldest. Skipped is the number of older
-// writes that the list leaves out because of its size.
+// writes that are omitted to limit the size of the list.
 type ChangeList struct {
 	Oldest          uint64   `json:"oldest"`
 	ResourceVersion uint64   `json:"resourceVersion"`
@@ -94,7 +94,7 @@ type History struct {
 	Revisions []Revision `json:"revisions"`
 }
 
-// Found contains the objects that a search has found, at most 200, and their total number.
+// Found contains the objects that a search found, at most 200, and their total number.
 type Found struct {
 	ResourceVersion uint64        `json:"resourceVersion"`
 	Total           int           `json:"total"`
@@ -127,9 +127,9 @@ type KindSummary struct {
 	Kind         string `json:"kind"`
 	IsNamespaced bool   `json:"isNamespaced"`
 	IsCustom     bool   `json:"isCustom"`
-	// Own is the number of objects that the server did not start with.
+	// Own is the number of objects that were written after the start of the server.
 	Own int `json:"own"`
-	// Namespaces contains the number of objects in each namespace; "" is for cluster-scoped objects.
+	// Namespaces contains the number of objects in each namespace. Cluster-scoped objects are counted under "".
 	Namespaces map[string]int `json:"namespaces"`
 }
 
@@ -163,7 +163,7 @@ type TableRow struct {
 	Cells           []any  `json:"cells"`
 }
 
-// TakeSnapshot keeps the state and returns its number.
+// TakeSnapshot saves the state and returns its number.
 func (s *Server) TakeSnapshot() uint64 {
 	s.t.Helper()
 	var answer struct{ Snapshot uint64 }
@@ -171,7 +171,7 @@ func (s *Server) TakeSnapshot() uint64 {
 	return answer.Snapshot
 }
 
-// ListSnapshots returns the kept "snapshots", and the newest "resourceVersion".
+// ListSnapshots returns the saved "snapshots", and the newest "resourceVersion".
 func (s *Server) ListSnapshots() (states map[string]any) {
 	s.t.Helper()
 	s.ask("GET", "/snapshot", nil, &states)
@@ -208,8 +208,8 @@ func (s *Server) ListObjects(state State) (objects []ObjectSummary) {
 	return objects
 }
 
-// SearchObjects returns the objects of all kinds whose kind, name with namespace, or labels contain all words of a text,
-// in a state. Letter case is ignored.
+// SearchObjects searches all kinds for objects that contain all words of text in their kind, name with namespace, or
+// labels, in a state. It ignores case.
 func (s *Server) SearchObjects(text string, state State) (found Found) {
 	s.t.Helper()
 	query := state.query()
@@ -268,13 +268,13 @@ func (s *Server) ReadTable(resource, namespace string, state State) (table Table
 	return table
 }
 
-// LoadObjects stores objects as they are, status and uid included.
+// LoadObjects stores objects unchanged, including status and uid.
 func (s *Server) LoadObjects(objects ...any) {
 	s.t.Helper()
 	s.ask("POST", "/objects", map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 }
 
-// ApplyEvent changes the state as a watch event says: "ADDED", "MODIFIED" or "DELETED".
+// ApplyEvent applies a watch event to the state: "ADDED", "MODIFIED" or "DELETED".
 func (s *Server) ApplyEvent(kind string, object any) {
 	s.t.Helper()
 	s.ask("POST", "/events", map[string]any{"type": kind, "object": object}, nil)
@@ -288,7 +288,7 @@ func (s State) query() url.Values {
 	return query
 }
 
-// setNumber sets a parameter unless the number is 0, which is no snapshot and no resourceVersion.
+// setNumber sets a parameter unless the number is 0, which is neither a snapshot nor a resourceVersion.
 func setNumber(query url.Values, name string, number uint64) {
 	if number != 0 {
 		query.Set(name, strconv.FormatUint(number, 10))

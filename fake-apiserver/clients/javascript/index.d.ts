@@ -52,13 +52,13 @@ export interface ObjectSummary {
   resourceVersion: number; isTerminating: boolean; owners: { uid: string; kind: string; name: string }[];
 }
 
-/** Selects a kept state, or the state after the write with the resourceVersion `at`; by default the current state. */
+/** Selects a saved state, or the state after the write with the resourceVersion `at`. Default: the current state. */
 export type State = { snapshot?: number; at?: undefined } | { snapshot?: undefined; at?: number };
 
 export interface Related {
   /** Direct and indirect owners, direct owners first. */
   owners: ObjectSummary[];
-  /** Direct and indirect dependents, each after its owner; `depth` begins with 1. */
+  /** Direct and indirect dependents, each after its owner; `depth` starts at 1. */
   owned: (ObjectSummary & { depth: number })[];
   /** Events about the object, oldest first. */
   events: { type: any; reason: any; message: any; count: any; source: any; last: any }[];
@@ -69,7 +69,7 @@ export interface Change {
   resource: string | null; namespace: string | null; name: string | null; uid: string | null;
 }
 
-/** The history begins at the revision `oldest`; `skipped` older writes are left out because of the size of the list. */
+/** The history begins at the revision `oldest`; `skipped` older writes are omitted, to limit the size of the list. */
 export interface ChangeList { oldest: number; resourceVersion: number; skipped: number; changes: Change[] }
 
 /** A write to an object, with a line such as `spec.replicas: 2 -> 3` for each changed field. */
@@ -83,9 +83,9 @@ export interface History { oldest: number; revisions: Revision[] }
 
 export interface Found {
   resourceVersion: number;
-  /** The number of all found objects. */
+  /** The total number of objects found. */
   total: number;
-  /** The first 200 found objects. */
+  /** The first 200 of these objects. */
   objects: {
     apiVersion: string; kind: string; resource: string; namespace: string; name: string; uid: string;
     labels: Record<string, string>;
@@ -96,9 +96,9 @@ export interface Kinds {
   resourceVersion: number; oldest: number; newest: number;
   kinds: {
     resource: string; apiVersion: string; kind: string; isNamespaced: boolean; isCustom: boolean;
-    /** The number of objects that the server did not start with. */
+    /** The number of objects that were written after the start of the server. */
     own: number;
-    /** The number of objects in each namespace; the empty name is for cluster-scoped objects. */
+    /** The number of objects in each namespace. Cluster-scoped objects are counted under the empty name. */
     namespaces: Record<string, number>;
   }[];
 }
@@ -123,16 +123,16 @@ export interface PodScript {
 
 export class Refused extends Error { readonly code: number }
 
-/** The path of the program; throws if there is none for this platform. */
+/** Returns the path of the program. Throws if it is not found. */
 export function program(): string;
 
 /** Starts a server on a free port, with these options of `fake-apiserver`, and waits until it is ready. */
 export function start(...args: string[]): Promise<Server>;
 
 export class Server {
-  /** The path of a kubeconfig that leads to the server. */
+  /** The path of a kubeconfig for the server. */
   readonly kubeconfig: string;
-  /** Where the server listens. */
+  /** The URL at which the server listens. */
   readonly url: string;
   /** Ends the server. */
   close(): Promise<void>;
@@ -146,7 +146,7 @@ export class Server {
   actOnWatches(on: Filter, action: WatchAction): Promise<number>;
   readJournal(since?: number): Promise<Journal>;
   readEntry(number: number): Promise<{ entry: { request: any } | { event: any }; user: string; answer: string }>;
-  /** An HTML page with every step of the journal, and the fields that each write changed. */
+  /** Returns an HTML page with every step of the journal, and the fields that each write changed. */
   readTrace(): Promise<string>;
   clearJournal(): Promise<void>;
   setReplica(client: string, sees: 'everything' | 'nothingMore' | { asFarAs: number } | { behind: number }):
@@ -161,32 +161,32 @@ export class Server {
   takeSnapshot(): Promise<number>;
   listSnapshots(): Promise<Snapshots>;
   restore(snapshot: number): Promise<number>;
-  /** The changes from a kept state to a later one, by default the current state. */
+  /** Returns the changes from a saved state to a later one, by default the current state, as text. */
   diff(snapshot: number, to?: number): Promise<string>;
   readWorld(): Promise<string>;
   listObjects(state?: State): Promise<ObjectSummary[]>;
   readObject(uid: string, state?: State): Promise<any>;
-  /** The revisions of an object: the fields that each write changed, and its author. */
+  /** Returns the revisions of an object: the fields that each write changed, and its author. */
   readHistory(uid: string): Promise<History>;
-  /** The objects of all kinds that contain all words of a text in their kind, name, namespace or labels. */
+  /** Searches all kinds for objects that contain all words of `text` in their kind, name, namespace or labels. */
   searchObjects(text: string, state?: State): Promise<Found>;
-  /** The owners of an object, the objects that it owns, and Events about it. */
+  /** Returns the owners of an object, the objects that it owns, and Events about it. */
   readRelated(uid: string, state?: State): Promise<Related>;
-  /** The writes in the history, after the resourceVersion `since`. */
+  /** Returns the writes in the history after the resourceVersion `since`. */
   listChanges(since?: number): Promise<ChangeList>;
-  /** The kinds that have objects. */
+  /** Returns the kinds that have objects. */
   listKinds(state?: State): Promise<Kinds>;
-  /** The objects of a resource, such as `pods` or `deployments.apps`, as `kubectl get` shows them. */
+  /** Returns the objects of a resource, such as `pods` or `deployments.apps`, as `kubectl get` shows them. */
   readTable(resource: string, options?: State & { namespace?: string }): Promise<Table>;
   loadObjects(objects: object | object[] | string): Promise<number>;
   applyEvent(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: object): Promise<number>;
 }
 
-/** An exploration found a failure; the message is its report, and `report` the same as data. */
+/** An exploration found a failure. The message is its report, and `report` contains the report as data. */
 export class FailureFound extends Error { report: any }
 
-/** The path of the command `drydock`; throws if there is none for this platform. */
+/** Returns the path of the command `drydock`. Throws if it is not found. */
 export function explorer(): string;
 
-/** Explores a scenario by the command `drydock`; `args` are options of `drydock explore`. Returns the report as data. */
+/** Explores a scenario with `drydock explore`, with `args` as options. Returns the report as data. */
 export function explore(scenario: string, ...args: string[]): Promise<any>;

@@ -1,5 +1,6 @@
-// A fake Kubernetes API server in a process of its own, and what a test can do to it. The methods that talk to the server
-// are those of its control API; each is named as its operation in GET /_fake/openapi.json. Times are milliseconds.
+// A fake Kubernetes API server in a separate process, controlled by a test. Each method that sends a request calls the
+// operation of the control API with the same name; GET /_fake/openapi.json describes the operations. Times are in
+// milliseconds.
 
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -13,7 +14,7 @@ import { delimiter, join } from 'node:path';
 
 const READY = 'listening on ';
 
-/** The server does not do what it was asked; the message says why. */
+/** The server refused a request. The message contains the reason. */
 export class Refused extends Error {
   constructor(code, reason) {
     super(reason);
@@ -22,8 +23,8 @@ export class Refused extends Error {
 }
 
 /**
- * The path of the program: that of FAKE_APISERVER, of the package for this platform, or the first on the path.
- * Throws if there is none.
+ * Returns the path of the program: FAKE_APISERVER, the program of the package for this platform, or the first one in
+ * PATH. Throws if it is not found.
  */
 export function program() {
   const name = process.platform === 'win32' ? 'fake-apiserver.exe' : 'fake-apiserver';
@@ -31,8 +32,8 @@ export function program() {
 }
 
 /**
- * The path of the command `drydock`: that of DRYDOCK, of the package for this platform (Linux or macOS), or the first on
- * the path. Throws if there is none.
+ * Returns the path of the command `drydock`: DRYDOCK, the command of the package for this platform (Linux or macOS), or
+ * the first one in PATH. Throws if it is not found.
  */
 export function explorer() {
   const remedy = 'run `cargo install drydock-testkit --features processes`, or set DRYDOCK';
@@ -44,18 +45,18 @@ function find(name, remedy) {
   try {
     return createRequire(import.meta.url).resolve(`@drydock/fake-apiserver-${platform}/bin/${name}`);
   } catch {
-    // This platform has no package, or optional dependencies were left out.
+    // There is no package for this platform, or optional dependencies were not installed.
   }
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
     if (folder && existsSync(join(folder, name))) return join(folder, name);
   }
   throw new Error(
-    `no program ${name} for ${platform}: npm has no package @drydock/fake-apiserver-${platform} installed, ` +
-      `and none is on the path; ${remedy}`,
+    `no program ${name} for ${platform}: the npm package @drydock/fake-apiserver-${platform} is not installed, ` +
+      `and the program is not in PATH; ${remedy}`,
   );
 }
 
-/** An exploration found a failure; the message is its report, and `report` the same as data. */
+/** An exploration found a failure. The message is its report, and `report` contains the report as data. */
 export class FailureFound extends Error {
   constructor(text, report) {
     super(text);
@@ -64,9 +65,9 @@ export class FailureFound extends Error {
 }
 
 /**
- * Explores a scenario, a YAML file, by the command `drydock`, and returns the report as data: it runs controllers as
- * processes and injects faults. `args` are options of `drydock explore`. In the scenario, `${env.DRYDOCK_TEST}` is this
- * Node.js. `explorer()` is the command. Rejects with `FailureFound` for a failure.
+ * Explores a scenario, a YAML file, with the command `drydock` (see `explorer()`), which runs controllers as processes
+ * and injects faults. Returns the report as data. `args` are options of `drydock explore`. In the scenario,
+ * `${env.DRYDOCK_TEST}` is the path of this Node.js program. Rejects with `FailureFound` if a failure is found.
  */
 export async function explore(scenario, ...args) {
   const folder = await mkdtemp(join(tmpdir(), 'drydock-'));
@@ -83,7 +84,7 @@ export async function explore(scenario, ...args) {
       child.once('close', resolve);
     });
     if (code !== 0 && code !== 1) {
-      throw new Error(`drydock explore ends with ${code}: ${output.stdout}${output.stderr}`);
+      throw new Error(`drydock explore exited with ${code}: ${output.stdout}${output.stderr}`);
     }
     const report = JSON.parse(await readFile(path, 'utf8'));
     if (code === 1) throw new FailureFound(output.stdout, report);
@@ -125,7 +126,7 @@ export async function start(...args) {
   return new Server(child, ended, folder, kubeconfig, line.trim().slice(READY.length), token);
 }
 
-/** A path with these parameters, except those that are undefined. */
+/** Returns a path with the parameters that are defined. */
 function withQuery(path, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
@@ -143,9 +144,9 @@ export class Server {
     this.#ended = ended;
     this.#folder = folder;
     this.#token = token;
-    /** The path of a kubeconfig that leads to the server. */
+    /** The path of a kubeconfig for the server. */
     this.kubeconfig = kubeconfig;
-    /** Where the server listens. */
+    /** The URL at which the server listens. */
     this.url = url;
   }
 
@@ -168,7 +169,7 @@ export class Server {
       headers['Content-Length'] = Buffer.byteLength(data);
     }
     const url = new URL(`${this.url}/_fake${path}`);
-    // The certificate is made for this run, and the port is on this machine.
+    // The certificate is created for this run, and the port is on this machine.
     const options = { method, headers, rejectUnauthorized: false, agent: false };
     return new Promise((resolve, reject) => {
       const request = (url.protocol === 'https:' ? https : http).request(url, options, (answer) => {

@@ -1,11 +1,11 @@
-"""A fake Kubernetes API server in its own process, and its control by a test.
+"""A fake Kubernetes API server in a separate process, controlled by a test.
 
     with drydock.start() as server:
-        config = server.kubeconfig          # a path, for KUBECONFIG and every client
+        config = server.kubeconfig          # the path of a kubeconfig, for any client
         server.inject_fault("conflict", on={"verbs": ["update"]}, times=1)
 
-The methods that talk to the server are those of its control API; each is named as its operation in
-``GET /_fake/openapi.json``. Times are milliseconds.
+Each method that sends a request calls the operation of the control API with the same name, in the spelling of Python;
+``GET /_fake/openapi.json`` describes the operations. Times are in milliseconds.
 """
 
 import json
@@ -29,7 +29,7 @@ _READY = "listening on "
 
 
 class Refused(Exception):
-    """The server refused a request; the text gives the reason."""
+    """The server refused a request. The message contains the reason."""
 
     def __init__(self, code, reason):
         super().__init__(reason)
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 def program():
-    """The path of the program: ``FAKE_APISERVER``, that of the wheel, or the first on the path."""
+    """Returns the path of the program: ``FAKE_APISERVER``, the program of the wheel, or the first one in ``PATH``."""
     name = "fake-apiserver" + (".exe" if sys.platform == "win32" else "")
     named = os.environ.get("FAKE_APISERVER")
     if named:
@@ -47,19 +47,19 @@ def program():
     if not found:
         system = f"{platform.system()} {platform.machine()}"
         raise FileNotFoundError(
-            f"no program {name} for {system}: this package was installed without one, and none is on the path; "
+            f"no program {name} for {system}: this package was installed without it, and it is not in PATH; "
             "run `cargo install fake-apiserver`, or set FAKE_APISERVER"
         )
     return found
 
 
 def _quoted(text):
-    """A text as a part of a path."""
+    """Encodes a string as a segment of a path."""
     return urllib.parse.quote(text, safe="")
 
 
 def _with(path, parameters):
-    """A path with those parameters that are not None."""
+    """Returns a path with the parameters that are not None."""
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{path}?{urllib.parse.urlencode(given)}" if given else path
 
@@ -70,11 +70,11 @@ def start(*args):
 
 
 class Server:
-    """A running server; it ends with ``close``, with its ``with`` block, or with this process."""
+    """A running server, which ends with ``close``, its ``with`` block, or this process."""
 
     def __init__(self, args):
         self._folder = tempfile.TemporaryDirectory(prefix="drydock-")
-        #: The path of a kubeconfig that leads to the server.
+        #: The path of a kubeconfig for the server.
         self.kubeconfig = os.path.join(self._folder.name, "kubeconfig")
         self._token = secrets.token_hex(16)
         own = ["--exit-with-parent", "--control", "--control-token", self._token, "--kubeconfig", self.kubeconfig]
@@ -88,18 +88,18 @@ class Server:
             said = self.log()
             self.close()
             raise RuntimeError(f"fake-apiserver did not start: {said}")
-        #: Where the server listens.
+        #: The URL at which the server listens.
         self.url = line[len(_READY):].strip()
         self._api_client = None
 
     def log(self):
-        """What the server has written to stderr."""
+        """Returns the output that the server has written to stderr."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
     @property
     def api_client(self):
-        """An ``ApiClient`` of the package ``kubernetes``, made at the first use."""
+        """An ``ApiClient`` of the package ``kubernetes``, created on first use."""
         if self._api_client is None:
             from kubernetes import config
 
@@ -134,13 +134,13 @@ class Server:
         if self.url.startswith("https"):
             import ssl
 
-            # The certificate is made for this run, and the port is on this machine.
+            # The certificate is created for this run, and the port is on this machine.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         request = urllib.request.Request(f"{self.url}/_fake{path}", data, headers, method=method)
         try:
-            # No proxy stands between a test and loopback.
+            # Do not use a proxy for loopback addresses.
             handlers = [urllib.request.ProxyHandler({})]
             if context:
                 handlers.append(urllib.request.HTTPSHandler(context=context))
@@ -162,7 +162,7 @@ class Server:
         return self._ask("GET", "")
 
     def describe(self):
-        """The OpenAPI document of the control API."""
+        """Returns the OpenAPI document of the control API."""
         return self._ask("GET", "/openapi.json")
 
     def inject_fault(self, effect, **rule):
@@ -170,7 +170,7 @@ class Server:
         return self._ask("POST", "/faults", {"effect": effect, **rule})["id"]
 
     def list_faults(self):
-        """Lists active faults, each with the number of requests it has struck."""
+        """Lists active faults, each with the number of requests that it has affected."""
         return self._ask("GET", "/faults")
 
     def end_fault(self, number):
@@ -190,19 +190,19 @@ class Server:
         return self._ask("POST", "/watches", {"on": on, "do": action})["watches"]
 
     def read_journal(self, since=0):
-        """A page of the journal: ``next``, ``total`` and ``entries``."""
+        """Returns a page of the journal: ``next``, ``total`` and ``entries``."""
         return self._ask("GET", f"/journal?since={since}")
 
     def read_entry(self, number):
-        """An entry of the journal: ``entry``, ``user`` and ``answer``."""
+        """Returns an entry of the journal: ``entry``, ``user`` and ``answer``."""
         return self._ask("GET", f"/journal/{number}")
 
     def clear_journal(self):
-        """Forgets the journal."""
+        """Removes all entries of the journal."""
         self._ask("DELETE", "/journal")
 
     def read_trace(self):
-        """An HTML page with every step of the journal, and the fields that each write changed."""
+        """Returns an HTML page with every step of the journal, and the fields that each write changed."""
         return self._ask("GET", "/trace")
 
     def set_replica(self, client, sees):
@@ -210,7 +210,7 @@ class Server:
         return self._ask("POST", "/replicas", {"client": client, "sees": sees})
 
     def skew_clock(self, client, ahead_ms):
-        """Skews the clock of a client: ahead, or behind if it is less than 0."""
+        """Sets the clock of a client ahead, or behind if ``ahead_ms`` is negative."""
         self._ask("POST", "/clocks", {"client": client, "aheadMs": ahead_ms})
 
     def script_pods(self, script, **pods):
@@ -229,19 +229,19 @@ class Server:
         self._ask("POST", "/nodes", {"node": node, "kubelet": kubelet})
 
     def compact(self):
-        """Forgets history: a watch that resumes from before gets 410."""
+        """Removes the history: a watch that resumes from an earlier version gets 410."""
         return self._ask("POST", "/compact")["resourceVersion"]
 
     def restart(self, log="kept", down_ms=0):
-        """Ends all connections, and refuses new ones for a time; ``log="lost"`` forgets history, too."""
+        """Ends all connections, and refuses new ones for ``down_ms``; ``log="lost"`` also removes the history."""
         self._ask("POST", "/restart", {"log": log, "downMs": down_ms})
 
     def take_snapshot(self):
-        """Keeps the state; returns its number."""
+        """Saves the state; returns its number."""
         return self._ask("POST", "/snapshot")["snapshot"]
 
     def list_snapshots(self):
-        """Lists kept states in ``snapshots``, beside the newest ``resourceVersion``."""
+        """Lists saved states in ``snapshots``, with the newest ``resourceVersion``."""
         return self._ask("GET", "/snapshot")
 
     def restore(self, snapshot):
@@ -249,42 +249,42 @@ class Server:
         return self._ask("POST", "/restore", {"snapshot": snapshot})["resourceVersion"]
 
     def diff(self, snapshot, to=None):
-        """The changes from a kept state to a later one, by default the current state, as text."""
+        """Returns the changes from a saved state to a later one, by default the current state, as text."""
         return self._ask("GET", _with("/diff", {"from": snapshot, "to": to}))
 
     def read_world(self):
-        """All objects, as YAML."""
+        """Returns all objects as YAML."""
         return self._ask("GET", "/world")
 
     def list_objects(self, snapshot=None, at=None):
         """Lists all objects with their owners.
 
-        ``snapshot`` selects a kept state, and ``at`` the state after the write with this resourceVersion; by default,
-        the objects are those of the current state. The other methods with these parameters do the same.
+        ``snapshot`` selects a saved state, and ``at`` the state after the write with this resourceVersion. By default,
+        the current state is used. The same applies to other methods with these parameters.
         """
         return self._ask("GET", _with("/objects", {"snapshot": snapshot, "at": at}))
 
     def search_objects(self, text, snapshot=None, at=None):
-        """Searches all kinds: at most 200 ``objects`` that contain all words of a text, and their ``total`` number.
+        """Searches all kinds for at most 200 ``objects`` that contain all words, and returns their ``total`` number.
 
-        The kind, the name with its namespace, and the labels are searched. Letter case is ignored.
+        The kind, the name with its namespace, and the labels are searched. Case is ignored.
         """
         return self._ask("GET", _with("/search", {"text": text, "snapshot": snapshot, "at": at}))
 
     def read_object(self, uid, snapshot=None, at=None):
-        """The object with a uid."""
+        """Returns the object with a uid."""
         return self._ask("GET", _with(f"/objects/{_quoted(uid)}", {"snapshot": snapshot, "at": at}))
 
     def read_history(self, uid):
-        """The ``revisions`` of the object with a uid: the fields that each write changed, and its author."""
+        """Returns the ``revisions`` of the object with a uid: the fields that each write changed, and its author."""
         return self._ask("GET", f"/objects/{_quoted(uid)}/history")
 
     def read_related(self, uid, snapshot=None, at=None):
-        """The ``owners`` of the object with a uid, the objects that it owns (``owned``), and ``events`` about it."""
+        """Returns the ``owners`` of an object, the objects that it owns (``owned``), and ``events`` about it."""
         return self._ask("GET", _with(f"/objects/{_quoted(uid)}/related", {"snapshot": snapshot, "at": at}))
 
     def list_changes(self, since=None):
-        """Lists the writes in the history, after the resourceVersion ``since``: ``changes``, beside ``oldest``."""
+        """Lists the writes in the history after the resourceVersion ``since``: ``changes``, with ``oldest``."""
         return self._ask("GET", _with("/changes", {"since": since}))
 
     def list_kinds(self, snapshot=None, at=None):
@@ -292,7 +292,7 @@ class Server:
         return self._ask("GET", _with("/kinds", {"snapshot": snapshot, "at": at}))
 
     def read_table(self, resource, namespace=None, snapshot=None, at=None):
-        """The objects of a resource as ``kubectl get`` shows them: ``columns`` and ``rows``.
+        """Returns the objects of a resource as ``kubectl get`` shows them: ``columns`` and ``rows``.
 
         ``resource`` is a name such as ``"pods"`` or ``"deployments.apps"``.
         """
@@ -300,7 +300,7 @@ class Server:
         return self._ask("GET", _with("/table", query))
 
     def load_objects(self, objects):
-        """Stores objects as they are: an object, a list of them, or YAML. Returns how many."""
+        """Stores objects unchanged: an object, a list of objects, or YAML. Returns the number of objects."""
         if isinstance(objects, str):
             return self._ask("POST", "/objects", objects.encode(), "application/yaml")["loaded"]
         if isinstance(objects, list):
@@ -308,5 +308,5 @@ class Server:
         return self._ask("POST", "/objects", objects)["loaded"]
 
     def apply_event(self, kind, object):
-        """Changes the state as a watch event says: ``apply_event("DELETED", pod)``."""
+        """Applies a watch event to the state: ``apply_event("DELETED", pod)``."""
         return self._ask("POST", "/events", {"type": kind, "object": object})["resourceVersion"]

@@ -1,4 +1,4 @@
-"""Exploration of controllers by the command ``drydock``."""
+"""Explores controllers with the command ``drydock``."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import tempfile
 
 
 class FailureFound(AssertionError):
-    """An exploration found a failure; the text is its report, and ``report`` the same as data."""
+    """An exploration found a failure. The message is its report, and ``report`` contains the report as data."""
 
     def __init__(self, text, report):
         super().__init__(text)
@@ -18,7 +18,7 @@ class FailureFound(AssertionError):
 
 
 def explorer():
-    """The path of the command: ``DRYDOCK``, that of the wheel, or the first ``drydock`` on the path."""
+    """Returns the path of the command: ``DRYDOCK``, the command of the wheel, or the first ``drydock`` in ``PATH``."""
     named = os.environ.get("DRYDOCK")
     if named:
         return named
@@ -26,9 +26,9 @@ def explorer():
     found = beside if os.path.exists(beside) else shutil.which("drydock")
     if not found:
         raise FileNotFoundError(
-            "no program drydock: this package was installed without it (wheels for Linux and macOS contain it), and none "
-            "is on the path; take it from a release, run `cargo install drydock-testkit --features processes`, or set "
-            "DRYDOCK"
+            "no program drydock: this package was installed without it (wheels for Linux and macOS contain it), and it "
+            "is not in PATH; download it from a release, run `cargo install drydock-testkit --features processes`, or "
+            "set DRYDOCK"
         )
     return found
 
@@ -36,10 +36,11 @@ def explorer():
 def explore(scenario, *args):
     """Explores a scenario, a YAML file, and returns the report as data.
 
-    It runs controllers as processes and injects faults. ``args`` are options of ``drydock explore``, such as
-    ``"--budget", "60s"`` or ``"--replay", plan``. In the scenario, ``${env.DRYDOCK_TEST}`` is this Python.
+    Runs controllers as processes and injects faults. ``args`` are options of ``drydock explore``, such as
+    ``"--budget", "60s"`` or ``"--replay", plan``. In the scenario, ``${env.DRYDOCK_TEST}`` is the path of this
+    Python interpreter.
 
-    Raises ``FailureFound`` for a failure, and ``RuntimeError`` for a scenario that cannot be used.
+    Raises ``FailureFound`` if a failure is found, and ``RuntimeError`` if the scenario cannot be used.
     """
     with tempfile.TemporaryDirectory(prefix="drydock-") as folder:
         path = os.path.join(folder, "report.json")
@@ -47,7 +48,7 @@ def explore(scenario, *args):
         environment = {**os.environ, "DRYDOCK_TEST": sys.executable}
         ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode not in (0, 1):
-            raise RuntimeError(f"drydock explore ends with {ended.returncode}: {ended.stdout}{ended.stderr}")
+            raise RuntimeError(f"drydock explore exited with {ended.returncode}: {ended.stdout}{ended.stderr}")
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
     if ended.returncode == 1:

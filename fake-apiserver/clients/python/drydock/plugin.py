@@ -6,13 +6,13 @@ from . import start
 
 
 def pytest_configure(config):
-    """Says what the marker is."""
+    """Registers the marker."""
     config.addinivalue_line("markers", "drydock(*args): options of fake-apiserver for the server of this test")
 
 
 @pytest.fixture
 def drydock(request):
-    """A server of its own for the test; ``@pytest.mark.drydock("--workers", "all")`` gives it options."""
+    """A separate server for the test; ``@pytest.mark.drydock("--workers", "all")`` sets its options."""
     marker = request.node.get_closest_marker("drydock")
     with start(*(marker.args if marker else ())) as server:
         yield server
