@@ -102,7 +102,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the kind is not served, or for BOOKMARK and ERROR.
+    /// If the kind is not served, if the object cannot be stored, if a DELETED object does not exist, or for BOOKMARK
+    /// and ERROR.
     #[track_caller]
     pub fn apply_event<Form>(&self, kind: WatchEventKind, object: impl ToObject<Form>) {
         if self.skips("apply_event") {

@@ -136,10 +136,8 @@ async fn search_by_keyboard_opens_an_object_of_another_kind() {
     tab.press("o").await;
     tab.type_text("nothing-like-this").await;
     let none = id("no-found");
-    tab.until(&format!(
-        "!{none}.hidden && {none}.textContent === 'No objects found.'"
-    ))
-    .await;
+    tab.until(&format!("!{none}.hidden && {none}.textContent === 'No objects found.'"))
+        .await;
     tab.press("Enter").await;
     assert_eq!(tab.eval(&format!("{}.open", id("search-dialog"))).await, true);
     tab.click(&id("search-close")).await;
