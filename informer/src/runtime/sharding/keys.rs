@@ -1,6 +1,6 @@
 //! `ShardKeys`: selects the keys of a controller that this replica owns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -59,7 +59,8 @@ type Replay<R> = Arc<dyn Fn(Push<R>) -> BoxFuture<'static, bool> + Send + Sync>;
 ///
 /// When this replica takes over keys, its watches deliver these keys again, as after a start. In addition, it
 /// reconciles keys that it recently received while another replica owned them, even if their objects no longer exist:
-/// an object may have been deleted while its key was moving, or just before the owner of the key crashed.
+/// an object may have been deleted while its key was moving, or just before the owner of the key crashed. A key that is
+/// reconciled for one of these reasons is not reconciled again for the other.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
@@ -68,11 +69,30 @@ pub(crate) struct ShardKeys<R: RequestKey> {
     memory: Duration,
     /// Guards the remembered keys.
     aside: Mutex<Aside<R>>,
-    /// Permissions before the changes since the last replay that may have added keys.
-    earlier: Mutex<Vec<Permission>>,
+    gains: Arc<Mutex<Gains<R>>>,
     /// Notified when a replay is necessary.
     gained: Notify,
     replays: Mutex<Vec<Replay<R>>>,
+}
+
+/// The changes that a replay has not covered yet.
+struct Gains<R> {
+    /// Permissions before the changes since the last replay that may have added keys.
+    earlier: Vec<Permission>,
+    /// Keys whose reconciles began after the last of these changes, which a replay skips. `None` unless a replay is
+    /// necessary or in progress. The set is never iterated.
+    begun: Option<HashSet<R, RandomState>>,
+}
+
+impl<R: RequestKey> Gains<R> {
+    /// Returns `true` if a reconcile of the key has begun after the last change.
+    fn has_begun(&self, key: &R) -> bool {
+        self.begun.as_ref().is_some_and(|it| it.contains(key))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Aside<R> {
@@ -96,7 +116,10 @@ impl<R: RequestKey> ShardKeys<R> {
                 sweep_at: SWEEP_AT,
                 last: 0,
             }),
-            earlier: Mutex::default(),
+            gains: Arc::new(Mutex::new(Gains {
+                earlier: Vec::new(),
+                begun: None,
+            })),
             gained: Notify::new(),
             replays: Mutex::default(),
         });
@@ -120,11 +143,11 @@ impl<R: RequestKey> ShardKeys<R> {
     }
 
     fn aside(&self) -> MutexGuard<'_, Aside<R>> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.aside)
     }
 
-    fn earlier(&self) -> MutexGuard<'_, Vec<Permission>> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    fn gains(&self) -> MutexGuard<'_, Gains<R>> {
+        locked(&self.gains)
     }
 
     async fn replay_whenever_gained(&self) {
@@ -134,9 +157,10 @@ impl<R: RequestKey> ShardKeys<R> {
         }
     }
 
-    /// Calls the mapping functions of all watches, and adds the keys that this replica has gained to the queue.
+    /// Calls the mapping functions of all watches, and adds the keys that this replica has gained to the queue, unless
+    /// their reconciles have begun since.
     async fn replay(&self) {
-        let earlier: Arc<[Permission]> = std::mem::take(&mut *self.earlier()).into();
+        let earlier: Arc<[Permission]> = std::mem::take(&mut self.gains().earlier).into();
         if earlier.is_empty() {
             return;
         }
@@ -150,11 +174,12 @@ impl<R: RequestKey> ShardKeys<R> {
         let replays = self.replays().clone();
         let mut ended = Vec::new();
         for replay in replays {
-            let (queue, places, earlier, now) =
-                (self.queue.clone(), self.places, Arc::clone(&earlier), Arc::clone(&now));
+            let (queue, places, gains) = (self.queue.clone(), self.places, Arc::clone(&self.gains));
+            let (earlier, now) = (Arc::clone(&earlier), Arc::clone(&now));
             let push = Box::new(move |key: R| {
                 let place = (places.place)(&key);
-                if now.permits(place) && !earlier.iter().all(|it| it.permits(place)) {
+                let is_gained = now.permits(place) && !earlier.iter().all(|it| it.permits(place));
+                if is_gained && !locked(&gains).has_begun(&key) {
                     queue.add_with(key, options);
                 }
             });
@@ -164,10 +189,25 @@ impl<R: RequestKey> ShardKeys<R> {
         }
         self.replays()
             .retain(|it| !ended.iter().any(|ended| Arc::ptr_eq(it, ended)));
+        let mut gains = self.gains();
+        if gains.earlier.is_empty() {
+            gains.begun = None;
+        }
+    }
+
+    /// Records a change of the permission that may have added keys.
+    fn note_gain(&self, before: &Permission, after: &Permission) {
+        let mut gains = self.gains();
+        if gains.earlier.len() < EARLIER_MAX {
+            gains.earlier.push(before.clone());
+        } else {
+            gains.earlier = vec![Permission::none(&after.me)];
+        }
+        gains.begun = Some(HashSet::default());
     }
 
     fn replays(&self) -> MutexGuard<'_, Vec<Replay<R>>> {
-        self.replays.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.replays)
     }
 
     fn remember(&self, key: &R) {
@@ -194,6 +234,9 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
         let stay = self.core.begin((self.places.place)(key), || (self.places.text)(key));
         if stay.is_none() {
             self.set_aside(key);
+        } else if let Some(begun) = &mut self.gains().begun {
+            // The reconcile starts after this point, so it reads the state after the change.
+            begun.insert(key.clone());
         }
         stay
     }
@@ -213,6 +256,10 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
 
 impl<R: RequestKey> Participant for ShardKeys<R> {
     fn widened(&self, before: &Permission, after: &Permission) {
+        let may_gain = !before.includes(after);
+        if may_gain {
+            self.note_gain(before, after);
+        }
         let mut coming: Vec<(u64, R)> = {
             let mut aside = self.aside();
             let permitted = aside
@@ -229,18 +276,10 @@ impl<R: RequestKey> Participant for ShardKeys<R> {
         for (_, key) in coming {
             self.queue.add(key);
         }
-        if before.includes(after) {
+        if may_gain {
             // A replay calls the mapping functions for all objects.
-            return;
+            self.gained.notify_one();
         }
-        let mut earlier = self.earlier();
-        if earlier.len() < EARLIER_MAX {
-            earlier.push(before.clone());
-        } else {
-            *earlier = vec![Permission::none(&after.me)];
-        }
-        drop(earlier);
-        self.gained.notify_one();
     }
 }
 
@@ -343,6 +382,35 @@ mod tests {
         keys.replay().await;
         assert_eq!(queue.len(), 1);
         assert_eq!(keys.replays().len(), 1, "the first watch has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gained_key_is_not_replayed_if_its_reconcile_has_begun_since() {
+        let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
+        let queue = WorkQueue::new();
+        let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
+        keys.replay_by(Arc::new(|mut push: Push<u32>| {
+            (0..20).for_each(&mut push);
+            std::future::ready(true).boxed()
+        }));
+        let work = Mutex::new(Work::default());
+        let replayed = async || {
+            keys.replay().await;
+            let items = std::iter::from_fn(|| queue.try_get());
+            items.map(|it| *it).collect::<BTreeSet<u32>>()
+        };
+        core.renew(Instant::now() + Duration::from_secs(600));
+        // Two keys arrive before the replica may work on them, and are reconciled as soon as it may.
+        (0..2).for_each(|key| keys.set_aside(&key));
+        core.permit(permission(&["a"]));
+        while work_once(&keys, &work) {}
+        assert_eq!(work.lock().unwrap_or_else(PoisonError::into_inner).done.len(), 2);
+        assert_eq!(replayed().await, (2..20).collect());
+        // If the replica loses the keys and gains them again, the earlier reconciles do not count.
+        core.permit(Permission::none(&Arc::from("a")));
+        core.permit(permission(&["a"]));
+        assert_eq!(replayed().await, (0..20).collect());
+        assert!(keys.gains().begun.is_none(), "nothing is recorded after a replay");
     }
 
     #[tokio::test(start_paused = true)]
