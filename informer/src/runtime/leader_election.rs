@@ -143,6 +143,9 @@ struct State {
     unanswered: Option<Instant>,
     /// Set once this process has been the leader.
     has_led: bool,
+    /// Set before the request that releases the lease is sent, because another process may become the leader before the
+    /// response arrives.
+    is_released: bool,
     /// Number of renewals that had to read the Lease, because writing it without reading it failed.
     slow_paths: u64,
 }
@@ -198,6 +201,7 @@ impl LeaderElector {
             observed: None,
             unanswered: None,
             has_led: false,
+            is_released: false,
             slow_paths: 0,
         };
         Ok(Self(Arc::new(Inner {
@@ -233,7 +237,10 @@ impl LeaderElector {
         if cancel.run_until_cancelled(self.acquire()).await.is_none() {
             return ElectionOutcome::NeverLed;
         }
-        self.state().has_led = true;
+        {
+            let mut state = self.state();
+            (state.has_led, state.is_released) = (true, false);
+        }
         tracing::info!(
             lease = self.0.lock.describe(),
             identity = self.identity(),
@@ -268,7 +275,7 @@ impl LeaderElector {
     }
 
     /// Wraps `client` so that it refuses writes after this process has lost leadership: if this process did not renew
-    /// the lease within the renew deadline, or has lost or released the lease.
+    /// the lease within the renew deadline, has lost the lease, or has begun to release it.
     /// [`Manager::client`](super::Manager::client) returns such a client. A process that has not been the leader yet
     /// may write.
     pub fn fenced(&self, client: &Client) -> Client {
@@ -282,7 +289,8 @@ impl LeaderElector {
     /// Fails if this process has been the leader but no longer is.
     pub(super) fn check_fence(&self) -> Result<(), Error> {
         let state = self.state();
-        if !state.has_led || state.is_leading(self.0.config.renew_deadline) {
+        let may_lead = !state.is_released && state.is_leading(self.0.config.renew_deadline);
+        if !state.has_led || may_lead {
             return Ok(());
         }
         let (identity, lease) = (self.identity(), self.0.lock.describe());
@@ -435,6 +443,7 @@ impl LeaderElector {
 
     /// Releases the lease if this process holds it.
     async fn release(&self) {
+        self.state().is_released = true;
         let config = &self.0.config;
         let given_up = async {
             loop {

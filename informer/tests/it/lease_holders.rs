@@ -1,4 +1,4 @@
-//! Lease holders with late responses to renewals, and processes that share an identity.
+//! Lease holders with late responses to renewals and releases, and processes that share an identity.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -74,6 +74,17 @@ impl Drop for Serving {
 
 /// Runs a candidate. Once it is the leader, it writes every 50 ms with a fenced client, until the end of the test.
 fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
+    join_until(CancellationToken::new(), cluster, client, config, terms)
+}
+
+/// Same as `join`, but the candidate stops when `cancel` is cancelled. Its writes continue.
+fn join_until(
+    cancel: CancellationToken,
+    cluster: &TestCluster,
+    client: &str,
+    config: LeaderElectionConfig,
+    terms: &Terms,
+) -> Running {
     let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
     let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
     let fenced = elector.fenced(&cluster.client_named(&format!("{client}-writes")));
@@ -96,7 +107,7 @@ fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms
             let _leading = Leading(serving);
             stop.cancelled().await;
         };
-        elector.run(CancellationToken::new(), lead).await;
+        elector.run(cancel, lead).await;
     })
 }
 
@@ -143,6 +154,24 @@ async fn late_response_to_a_renewal_extends_neither_the_leadership_nor_the_fence
         .inject(faults::no_answer().client("a").on(Verb::Get, "leases"))
         .forget();
     cluster.advance(seconds(60)).await;
+    let clients: Vec<_> = terms.all().into_iter().map(|it| it.client).collect();
+    assert_eq!(clients, ["a", "b"]);
+    terms.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_refused_before_the_response_to_the_release_arrives() {
+    let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
+    let cancel = CancellationToken::new();
+    let _a = join_until(cancel.clone(), &cluster, "a", config(&cluster, "a", 1), &terms);
+    cluster.advance(seconds(1)).await;
+    let _b = join(&cluster, "b", config(&cluster, "b", 2), &terms);
+    cluster.advance(seconds(30)).await;
+    // Shorter than the time limit of the request, but longer than the delay between two attempts of b.
+    let late = faults::slow_answer(Duration::from_millis(4_900));
+    let _late = cluster.inject(late.client("a").on(Verb::Update, "leases"));
+    cancel.cancel();
+    cluster.advance(seconds(30)).await;
     let clients: Vec<_> = terms.all().into_iter().map(|it| it.client).collect();
     assert_eq!(clients, ["a", "b"]);
     terms.check();
