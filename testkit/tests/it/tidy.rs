@@ -8,6 +8,7 @@ mod checks;
 mod circles;
 mod english;
 mod open_types;
+mod public_api;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
