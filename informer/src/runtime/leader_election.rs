@@ -432,13 +432,22 @@ impl LeaderElector {
             lock, holder, config, ..
         } = &*self.0;
         let sent = Instant::now();
-        self.state().unanswered.get_or_insert(sent);
-        let claim = |lease: &mut Lease| holder.claim(lease, config.lease_duration, &config.clock);
-        let lease = match lease {
-            Some(lease) => self.answered(lock.update(lease, claim)).await?,
-            None => self.answered(lock.create(claim)).await?,
+        let earlier = {
+            let mut state = self.state();
+            let earlier = state.unanswered;
+            state.unanswered = earlier.or(Some(sent));
+            earlier
         };
-        Ok(self.observe(lease, Seen::Claimed(sent)))
+        let claim = |lease: &mut Lease| holder.claim(lease, config.lease_duration, &config.clock);
+        let answer = match lease {
+            Some(lease) => self.answered(lock.update(lease, claim)).await,
+            None => self.answered(lock.create(claim)).await,
+        };
+        if answer.as_ref().is_err_and(|err| err.code() == Some(409)) {
+            // The Lease has changed or exists, so it does not contain this claim.
+            self.state().unanswered = earlier;
+        }
+        Ok(self.observe(answer?, Seen::Claimed(sent)))
     }
 
     /// Releases the lease if this process holds it.
@@ -482,11 +491,18 @@ impl LeaderElector {
 
     /// Records a state of the Lease. Returns `true` if this process holds it.
     fn observe(&self, lease: Lease, seen: Seen) -> bool {
-        let (claim, is_mine) = (Claim::of(&lease), self.0.holder.holds(&lease));
+        let claim = Claim::of(&lease);
         let holder = claim.holder().map(str::to_owned);
-        {
+        let is_mine = {
             let mut state = self.state();
             let before = state.observed.take();
+            // A server that was restored from a backup may return an earlier claim of this process, although another
+            // process has become the leader since.
+            let may_hold = match seen {
+                Seen::Claimed(_) => true,
+                Seen::Read => state.unanswered.is_some() || before.as_ref().is_some_and(|it| it.is_mine),
+            };
+            let is_mine = may_hold && self.0.holder.holds(&lease);
             let at = match (seen, before) {
                 (Seen::Claimed(sent), _) => {
                     state.unanswered = None;
@@ -505,7 +521,8 @@ impl LeaderElector {
                 is_mine,
                 at,
             });
-        }
+            is_mine
+        };
         self.0.leader.send_if_modified(|leader| {
             let is_new = *leader != holder;
             *leader = holder;

@@ -1,13 +1,15 @@
-//! Lease holders with late responses to renewals and releases, and processes that share an identity.
+//! Lease holders with late responses to renewals and releases, claims from backups, and processes that share an
+//! identity.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use informer::Clock;
 use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::json;
 use testkit::objects::config_map;
@@ -74,19 +76,23 @@ impl Drop for Serving {
 
 /// Runs a candidate. Once it is the leader, it writes every 50 ms with a fenced client, until the end of the test.
 fn join(cluster: &TestCluster, client: &str, config: LeaderElectionConfig, terms: &Terms) -> Running {
-    join_until(CancellationToken::new(), cluster, client, config, terms)
+    let elector = candidate(cluster, client, config);
+    run(cluster, client, elector, CancellationToken::new(), terms)
+}
+
+fn candidate(cluster: &TestCluster, client: &str, config: LeaderElectionConfig) -> LeaderElector {
+    let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
+    LeaderElector::new(lock, config).expect("the durations are consistent")
 }
 
 /// Same as `join`, but the candidate stops when `cancel` is cancelled. Its writes continue.
-fn join_until(
-    cancel: CancellationToken,
+fn run(
     cluster: &TestCluster,
     client: &str,
-    config: LeaderElectionConfig,
+    elector: LeaderElector,
+    cancel: CancellationToken,
     terms: &Terms,
 ) -> Running {
-    let lock = LeaseLock::new(cluster.client_named(client), "default", "lock");
-    let elector = LeaderElector::new(lock, config).expect("the durations are consistent");
     let fenced = elector.fenced(&cluster.client_named(&format!("{client}-writes")));
     let maps: Api<ConfigMap> = Api::default_namespaced(fenced);
     let (terms, client) = (terms.clone(), client.to_owned());
@@ -163,7 +169,8 @@ async fn late_response_to_a_renewal_extends_neither_the_leadership_nor_the_fence
 async fn writes_are_refused_before_the_response_to_the_release_arrives() {
     let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
     let cancel = CancellationToken::new();
-    let _a = join_until(cancel.clone(), &cluster, "a", config(&cluster, "a", 1), &terms);
+    let a = candidate(&cluster, "a", config(&cluster, "a", 1));
+    let _a = run(&cluster, "a", a, cancel.clone(), &terms);
     cluster.advance(seconds(1)).await;
     let _b = join(&cluster, "b", config(&cluster, "b", 2), &terms);
     cluster.advance(seconds(30)).await;
@@ -174,6 +181,46 @@ async fn writes_are_refused_before_the_response_to_the_release_arrives() {
     cluster.advance(seconds(30)).await;
     let clients: Vec<_> = terms.all().into_iter().map(|it| it.client).collect();
     assert_eq!(clients, ["a", "b"]);
+    terms.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_from_a_backup_does_not_make_its_process_the_leader() {
+    let (cluster, terms) = (TestCluster::builder().object(config_map("m")).start(), Terms::default());
+    let a = candidate(&cluster, "a", config(&cluster, "a", 1));
+    let (first, cancel) = (a.clone(), CancellationToken::new());
+    let cancelled = cancel.clone();
+    let _first = cluster.run(async move {
+        let lead = |stop: CancellationToken| async move { stop.cancelled().await };
+        first.run(cancelled, lead).await;
+    });
+    cluster.advance(seconds(5)).await;
+    let backup: Lease = cluster.get("lock");
+    cancel.cancel();
+    cluster.advance(seconds(5)).await;
+    let _b = join(&cluster, "b", config(&cluster, "b", 2), &terms);
+    cluster.advance(seconds(10)).await;
+    let _a = run(&cluster, "a", a, CancellationToken::new(), &terms);
+    cluster.advance(seconds(10)).await;
+    // The server is restored, and b does not notice this before its renew deadline.
+    for verb in [Verb::Update, Verb::Get] {
+        cluster
+            .inject(faults::no_answer().client("b").on(verb, "leases"))
+            .forget();
+    }
+    let mut lease: Lease = cluster.get("lock");
+    assert_eq!(
+        lease.spec.as_ref().and_then(|it| it.holder_identity.as_deref()),
+        Some("b")
+    );
+    lease.spec = backup.spec;
+    lease.metadata.annotations = backup.metadata.annotations;
+    let leases: Api<Lease> = Api::default_namespaced(cluster.client_named("backup"));
+    let restored = leases.replace("lock", &PostParams::default(), &lease).await;
+    restored.expect("the Lease has not changed");
+    cluster.advance(seconds(60)).await;
+    let clients: Vec<_> = terms.all().into_iter().map(|it| it.client).collect();
+    assert_eq!(clients, ["b", "a"]);
     terms.check();
 }
 
