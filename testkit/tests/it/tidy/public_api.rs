@@ -122,6 +122,7 @@ fn module_of(source: &Source) -> String {
 /// The items of a crate, by the paths of the modules that declare them.
 #[derive(Default)]
 struct Api {
+    /// Public declarations and re-exports.
     public: BTreeSet<String>,
     private: BTreeSet<String>,
     exports: Vec<Export>,
@@ -192,30 +193,36 @@ impl Api {
                 return self.foreign.push((join(module, name), line));
             }
         };
+        let path = join(module, name);
+        self.public.insert(path.clone());
         self.exports.push(Export {
             item: exported,
-            path: join(module, name),
+            path,
             attributes: item.kept(),
         });
     }
 
     /// Returns the path of an item for users of the crate; `None` if they cannot name it.
     fn reach(&self, path: &str) -> Option<String> {
-        if path.is_empty() {
-            return Some(String::new());
-        }
         let (module, name) = split(path);
         if self.public.contains(path)
-            && let Some(outer) = self.reach(module)
+            && let Some(outer) = self.reach_module(module)
         {
             return Some(join(&outer, name));
         }
         let exports = self.exports.iter().filter(|it| it.item == path);
-        let paths = exports.filter_map(|it| {
-            let (module, name) = split(&it.path);
-            Some(join(&self.reach(module)?, name))
-        });
-        paths.min()
+        exports.filter_map(|it| self.reach(&it.path)).min()
+    }
+
+    /// Same as `reach`, for a module. A private module may have the same path as a public function.
+    fn reach_module(&self, path: &str) -> Option<String> {
+        if path.is_empty() {
+            return Some(String::new());
+        }
+        if self.private.contains(path) {
+            return None;
+        }
+        self.reach(path)
     }
 
     /// Finds the declaration of a type or trait that a module refers to by its last name.
@@ -251,7 +258,7 @@ impl Api {
         }
         for (path, line) in &self.foreign {
             let (module, name) = split(path);
-            if let Some(module) = self.reach(module) {
+            if let Some(module) = self.reach_module(module) {
                 let entry = entries.entry(join(&module, name)).or_default();
                 entry.declaration.push(line.clone());
             }
@@ -592,8 +599,8 @@ const FILES: [(&str, &str); 4] = [
 mod hidden;
 #[cfg(feature = "more")]
 pub use hidden::{
-    Tuple, // a comment
-    deep::Shape as Form,
+    Form, // a comment
+    Tuple,
 };
 pub use other::Thing;
 pub mod open;
@@ -604,6 +611,8 @@ pub mod tests {}
     (
         "hidden/mod.rs",
         "
+mod deep;
+pub use deep::Shape as Form;
 /// A documented struct
 #[derive(Clone)]
 #[must_use]
