@@ -192,6 +192,16 @@ async fn replicas_only_reconcile_keys_again_if_the_keys_move() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replica_reconciles_each_key_once_after_its_start() {
+    let (cluster, ledger) = (TestCluster::start(), Ledger::default());
+    maps(&cluster).await;
+    let _replica = join(&cluster, "a", &ledger);
+    cluster.advance(seconds(30)).await;
+    assert_eq!(ledger.book().calls, OBJECTS);
+    assert_eq!(ledger.book().done.len(), OBJECTS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_replica_takes_its_share_after_running_work_ends() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
