@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use super::body::{self, Body, Keep, Places, Storage};
+use super::body::{self, Body, Keep, Managed, Places, Storage};
 #[cfg(feature = "compression")]
 use super::compressed::Compressed;
 use super::header::Header;
@@ -46,7 +46,8 @@ struct Record<K> {
     resource_version: ResourceVersion,
     /// Hash of the uid, so that uids can be compared without reading the JSON text; 0 if the uid is missing.
     uid: u32,
-    /// Hash of the text from which the object was created, before transforms; 0 without such a text.
+    /// Hash of the text from which the object was created, before transforms. 0 without such a text, and if the text is
+    /// stored, possibly without managed fields.
     origin: u32,
     generation: Option<i64>,
     is_deleting: bool,
@@ -70,6 +71,10 @@ enum Decoded<K> {
 
 fn uid_hash(uid: &str) -> u32 {
     if uid.is_empty() { 0 } else { hash_of(uid).max(1) }
+}
+
+fn text_hash(text: &str) -> u32 {
+    hash_of(text).max(1)
 }
 
 /// Compares two hashes of uids. Hash 0 matches any hash.
@@ -120,9 +125,16 @@ impl<K> CachedObject<K> {
         may_be_same(self.record.uid, uid_hash(uid))
     }
 
-    /// Returns `true` if the object was created from this text, before transforms.
-    pub(crate) fn is_from(&self, text: &str) -> bool {
-        self.record.origin == hash_of(text)
+    /// Returns `true` if the object was created from this text, before transforms. `header` must have been parsed from
+    /// this text, and `managed` must be the same as at the creation.
+    pub(crate) fn is_from(&self, text: &str, header: &Header<'_>, managed: Managed) -> bool {
+        let record = &self.record;
+        match &record.body {
+            Body::Json(stored) if record.origin == 0 => *body::keep(text, header, managed).0 == **stored,
+            Body::Json(_) | Body::Typed(_) => record.origin == text_hash(text),
+            #[cfg(feature = "compression")]
+            Body::Compressed(_) => record.origin == text_hash(text),
+        }
     }
 
     /// Returns `true` if both values are the same state of the same object. Compares uids as well, because a cluster
@@ -201,7 +213,10 @@ impl<K: Cacheable> CachedObject<K> {
         header: &Header<'_>,
         keep: &Keep,
     ) -> Result<Self, Error> {
-        let origin = hash_of(received);
+        // Most objects are stored as they were received. Their texts are not hashed, because this function is called
+        // for each event.
+        let is_stored = keep.storage == Storage::Encoded && std::ptr::eq(received, text);
+        let origin = if is_stored { 0 } else { text_hash(received) };
         if keep.storage == Storage::Typed
             && let Some(lengths) = &header.lengths
             && let Some(typed) = read::read(text, lengths, body::name_to_cut(text, header, keep.managed))
@@ -335,5 +350,41 @@ impl<K> fmt::Debug for CachedObject<K> {
     /// Formats as `shop/web-0@7`: key and resource version.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.resource_version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn header(text: &str) -> Header<'_> {
+        Header::read_whole(text).expect("the text is an object").0
+    }
+
+    #[rstest]
+    #[case::encoded(Storage::Encoded, Managed::Keep, None)]
+    #[case::without_managed_fields(Storage::Encoded, Managed::Cut, None)]
+    #[case::typed(Storage::Typed, Managed::Cut, None)]
+    #[case::transformed(Storage::Encoded, Managed::Keep, Some(r#"{"metadata":{"name":"m"}}"#))]
+    fn object_is_only_from_the_text_that_was_received(
+        #[case] storage: Storage,
+        #[case] managed: Managed,
+        #[case] transformed: Option<&str>,
+    ) {
+        let received = r#"{"metadata":{"name":"m","managedFields":[{"manager":"a"}]},"data":{"a":"1"}}"#;
+        let keep = Keep {
+            storage,
+            managed,
+            ..Keep::default()
+        };
+        let text = transformed.unwrap_or(received);
+        let read = CachedObject::<ConfigMap>::read(ObjectKey::cluster("m"), received, text, &header(text), &keep);
+        let object = read.expect("the object can be decoded");
+        let is_from = |text: &str| object.is_from(text, &header(text), managed);
+        assert!(is_from(received));
+        assert!(!is_from(&received.replace("\"1\"", "\"2\"")));
     }
 }

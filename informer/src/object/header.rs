@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, Visitor};
 use serde_json::Error as JsonError;
@@ -92,7 +93,8 @@ impl<'a> Header<'a> {
             }
         })?;
         let text = text(&bytes[..scanner.at])?;
-        let metadata = metadata.unwrap_or_default();
+        let (mut metadata, managed) = metadata.unwrap_or_default();
+        metadata.managed_fields = managed.and_then(|range| text.get(range)).and_then(Raw::of);
         let lengths = Some(*scanner.lengths());
         let header = Self {
             metadata,
@@ -139,8 +141,10 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, Stop> {
-        let mut it = Self::default();
+    /// Returns the fields other than `managedFields`, and the position of the value of `managedFields`. This value is
+    /// long, and is only checked together with the whole text.
+    fn scan(scanner: &mut Scanner<'a>) -> Result<(Self, Option<Range<usize>>), Stop> {
+        let (mut it, mut managed) = (Self::default(), None);
         let mut seen = 0_u16;
         scanner.fields(|scanner, name| {
             let field = match name {
@@ -181,7 +185,8 @@ impl<'a> Metadata<'a> {
                     1 << 8
                 }
                 b"managedFields" => {
-                    it.managed_fields = Raw::scan(scanner)?;
+                    let value = scanner.value()?;
+                    managed = Some(scanner.at - value.len()..scanner.at);
                     1 << 9
                 }
                 _ => return scanner.skip(),
@@ -190,7 +195,7 @@ impl<'a> Metadata<'a> {
             seen |= field;
             if is_first { Ok(()) } else { Err(Stop::Unusual) }
         })?;
-        Ok(it)
+        Ok((it, managed))
     }
 }
 
@@ -219,8 +224,11 @@ pub(crate) struct Raw<'a>(pub(crate) &'a str);
 
 impl<'a> Raw<'a> {
     fn scan(scanner: &mut Scanner<'a>) -> Result<Option<Self>, Stop> {
-        let value = text(scanner.value()?)?;
-        Ok((value != "null").then_some(Self(value)))
+        Ok(Self::of(text(scanner.value()?)?))
+    }
+
+    fn of(value: &'a str) -> Option<Self> {
+        (value != "null").then_some(Self(value))
     }
 }
 

@@ -154,7 +154,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             && *known.resource_version() == version
             && known.may_have_uid(&header.metadata.uid.0)
             // A new version of a CRD changes defaults and conversions, but not the versions of objects.
-            && known.is_from(text)
+            && self.options.is_from(&known, text, header)
         {
             return Some(Ok(known));
         }

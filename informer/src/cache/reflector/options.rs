@@ -139,6 +139,11 @@ impl<K: Cacheable> ReflectorOptions<K> {
         CachedObject::read(header.key(), text, text, header, &keep)
     }
 
+    /// Returns `true` if these options would create the same object from the received text.
+    pub(super) fn is_from(&self, object: &CachedObject<K>, text: &str, header: &Header<'_>) -> bool {
+        object.is_from(text, header, self.keep.managed)
+    }
+
     fn keep(&self) -> Keep {
         Keep {
             storage: self.storage,
