@@ -110,7 +110,8 @@ impl Cluster {
         ClusterId::new(&self.name)
     }
 
-    /// Returns the client of the cluster. Its writes are recorded, like writes of [`Manager::client`].
+    /// Returns the client of the cluster. Like writes of [`Manager::client`], its writes are recorded, and refused after
+    /// this process has lost the lease.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -159,7 +160,7 @@ impl Clusters {
     /// See [`engage`](Self::engage). Also fails if an informer of the factory has stopped.
     pub fn engage_with(&self, name: &str, client: Client, factory: SharedInformerFactory) -> Result<Cluster, Error> {
         let name: Arc<str> = name.into();
-        let client = Writes::observe_in(Some(ClusterId::new(&name)), &client);
+        let client = Writes::observe_in(Some(ClusterId::new(&name)), &self.0.manager.fenced(&client));
         let cluster = Cluster {
             name: Arc::clone(&name),
             cached_client: CachedClient::of_observed(client.clone(), &factory),

@@ -297,6 +297,15 @@ impl Manager {
         self.0.client.clone()
     }
 
+    /// Wraps the client of another cluster like [`client`](Self::client), so that its writes are refused after this
+    /// process has lost the lease.
+    pub(super) fn fenced(&self, client: &Client) -> Client {
+        match &self.0.elector {
+            Some(elector) => elector.fenced(client),
+            None => client.clone(),
+        }
+    }
+
     /// Returns a client that reads from the caches and writes to the server (controller-runtime's `GetClient`). Reads
     /// from the caches fail until the manager has started.
     pub fn cached_client(&self) -> CachedClient {

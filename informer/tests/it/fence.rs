@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use informer::Clock;
-use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager};
+use informer::runtime::{Clusters, LeaderElectionConfig, LeaseLock, Manager};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -54,6 +54,35 @@ async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent
     assert_eq!(cluster.requests().client("a").writes().count(), sent);
     assert!(maps.get_opt("m").await.expect("reads are not fenced").is_some());
     assert!(cluster.exists::<Lease>("lock"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_to_other_clusters_are_refused_after_the_lease_is_lost() {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    let config = LeaderElectionConfig {
+        clock: Clock::starting_at(home.server().now()),
+        ..LeaderElectionConfig::new("a")
+    };
+    let lock = LeaseLock::new(home.client_named("a"), "default", "lock");
+    let manager = Manager::builder(home.client_named("a")).leader_election(lock, config);
+    let manager = manager.build().expect("the durations are consistent");
+    let clusters = Clusters::new(&manager).expect("the manager has no other clusters");
+    let cluster = clusters.engage("east", east.client_named("a"));
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.expect("the name is unused").client());
+    home.run(async move { manager.run(std::future::pending()).await });
+    home.advance(Duration::from_secs(5)).await;
+    maps.create(&PostParams::default(), &map("leader"))
+        .await
+        .expect("the manager leads");
+    let _fault = home.inject(faults::no_answer().on(Verb::Update, "leases"));
+    home.advance(Duration::from_secs(20)).await;
+    let err = maps
+        .create(&PostParams::default(), &map("lost"))
+        .await
+        .expect_err("the manager has lost its Lease");
+    let err = format!("{err:?}");
+    assert!(err.contains("\"a\" is no longer the leader"), "{err}");
+    assert!(!east.exists::<ConfigMap>("lost"));
 }
 
 #[tokio::test(start_paused = true)]
