@@ -51,7 +51,8 @@ pub(super) struct Engine {
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// Set if leadership was lost. The manager then drops the remaining runnables instead of stopping them.
+    /// Set if leadership was lost. The manager then drops the remaining runnables instead of stopping them, because
+    /// another process may already be the leader.
     pub(super) is_lost: bool,
 }
 
@@ -265,15 +266,40 @@ impl Engine {
         });
     }
 
-    /// Stops all components in order, waiting for each of them.
+    /// Stops all components in order, waiting for each of them. If leadership is lost in the meantime, sets `is_lost`
+    /// and returns immediately.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
-        self.always.stop().await;
-        self.leader.stop().await;
-        self.parts.factory.shutdown().await;
-        self.servers.stop().await;
-        self.base.stop().await;
-        self.leave_election().await;
+        let Self {
+            parts,
+            happening,
+            base,
+            servers,
+            always,
+            leader,
+            ..
+        } = self;
+        let stopping = async {
+            always.stop().await;
+            leader.stop().await;
+            parts.factory.shutdown().await;
+            servers.stop().await;
+            base.stop().await;
+        };
+        let losing = async {
+            while let Some(happening) = happening.recv().await {
+                if matches!(happening, Happening::Over(_)) {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        let is_lost = matches!(select(pin!(stopping), pin!(losing)).await, Either::Right(_));
+        if is_lost {
+            self.is_lost = true;
+        } else {
+            self.leave_election().await;
+        }
     }
 
     /// Aborts the runnables that have not stopped, and releases the lease. Returns the names of these runnables; if all

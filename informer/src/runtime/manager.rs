@@ -446,8 +446,9 @@ impl Manager {
     /// # Errors
     ///
     /// Fails if a runnable fails, if caches do not sync in time, if the lease is lost, if the shutdown takes too long,
-    /// or if the manager was run before. If the lease is lost before `shutdown` completes, returns immediately, without
-    /// waiting for components to stop. If there are several errors, returns the first one.
+    /// or if the manager was run before. If the lease is lost, even during the shutdown, drops all components and returns
+    /// immediately, because another process may already be the leader. If there are several errors, returns the first
+    /// one.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }
@@ -477,13 +478,20 @@ impl Manager {
             // Another process may already be the leader, so drop everything that is still running.
             return outcome;
         }
-        let Some(grace) = self.0.grace else {
-            engine.stop().await;
+        let stopped = match self.0.grace {
+            None => {
+                engine.stop().await;
+                Ok(())
+            }
+            Some(grace) => timeout(grace, engine.stop()).await.map_err(|_| grace),
+        };
+        if engine.is_lost {
+            let lost = Error::lost_leadership("manager: leader election lost during the shutdown");
+            return outcome.and(Err(lost));
+        }
+        let Err(grace) = stopped else {
             return outcome;
         };
-        if timeout(grace, engine.stop()).await.is_ok() {
-            return outcome;
-        }
         let late = engine.abandon().await.join(", ");
         let why = format!("manager: these runnables have not stopped within {grace:?}: {late}");
         outcome.and(Err(Error::refused(why)))

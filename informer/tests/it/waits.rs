@@ -129,6 +129,24 @@ async fn shutdown_timeout_reports_running_parts_and_releases_the_lease() {
     assert_eq!(holder.as_deref(), Some(""), "the lease is released for the next leader");
 }
 
+#[tokio::test(start_paused = true)]
+async fn lease_lost_during_the_shutdown_ends_the_manager() {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    let manager = electing(&cluster);
+    let maps = manager.controller("maps").for_::<ConfigMap>();
+    let hangs = |_: Request| futures::future::pending::<Result<Action, ReconcileError>>();
+    maps.complete(hangs).expect("the controller is complete");
+    let (stop, end) = running(&cluster, &manager);
+    cluster.advance(seconds(10)).await;
+    let _fault = cluster.inject(faults::no_answer().on(Verb::Update, "leases"));
+    stop.cancel();
+    // The renew deadline is 10 s. Another process may lead after 15 s, but the shutdown may take 30 s.
+    cluster.advance(seconds(12)).await;
+    let why = "manager: leader election lost during the shutdown";
+    assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some(why));
+}
+
 #[rstest]
 #[case::without_checks(false, "/healthz/ping", 200)]
 #[case::ready(false, "/readyz/ping", 200)]
