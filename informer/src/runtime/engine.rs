@@ -267,9 +267,12 @@ impl Engine {
     }
 
     /// Stops all components in order, waiting for each of them. If leadership is lost in the meantime, sets `is_lost`
-    /// and returns immediately.
+    /// and returns immediately. A process that is not the leader no longer becomes it.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
+        if self.stage < Stage::Leader {
+            self.end_election.cancel();
+        }
         let Self {
             parts,
             happening,
@@ -288,7 +291,7 @@ impl Engine {
         };
         let losing = async {
             while let Some(happening) = happening.recv().await {
-                if matches!(happening, Happening::Over(_)) {
+                if matches!(happening, Happening::Over(None | Some(ElectionOutcome::Lost))) {
                     return;
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager, run_always, run_when_leader};
+use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock, Manager, run_always, run_when_leader};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use rstest::rstest;
@@ -145,6 +145,35 @@ async fn lease_lost_during_the_shutdown_ends_the_manager() {
     cluster.advance(seconds(12)).await;
     let why = "manager: leader election lost during the shutdown";
     assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some(why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_that_is_shutting_down_does_not_become_the_leader() {
+    let cluster = TestCluster::start();
+    let lock = LeaseLock::new(cluster.client(), "default", "lock");
+    let leader = LeaderElector::new(lock, LeaderElectionConfig::new("b")).expect("the durations are consistent");
+    let cancel = CancellationToken::new();
+    let cancelled = cancel.clone();
+    let lead = |stop: CancellationToken| async move { stop.cancelled().await };
+    let _leader = cluster.run(async move { leader.run(cancelled, lead).await });
+    cluster.advance(seconds(5)).await;
+    let manager = electing(&cluster);
+    let slow = run_always("slow", |stop| async move {
+        stop.cancelled().await;
+        tokio::time::sleep(seconds(20)).await;
+        Ok(())
+    });
+    manager.add(slow).expect("the runnable is accepted");
+    let (stop, end) = running(&cluster, &manager);
+    cluster.advance(seconds(10)).await;
+    stop.cancel();
+    cluster.advance(seconds(1)).await;
+    cancel.cancel();
+    cluster.advance(seconds(10)).await;
+    let holder = cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
+    assert_eq!(holder.as_deref(), Some(""), "another process can become the leader");
+    cluster.advance(seconds(10)).await;
+    assert_eq!(end.lock().expect("the lock is not poisoned").as_deref(), Some("ended"));
 }
 
 #[rstest]
