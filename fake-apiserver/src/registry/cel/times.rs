@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use jiff::civil::{DateTime, date};
 use jiff::{SignedDuration, Timestamp};
@@ -46,6 +47,11 @@ impl Time {
             nanoseconds,
             offset,
         })
+    }
+
+    /// Returns `true` if the time does not have an offset from UTC.
+    pub(crate) fn is_utc(&self) -> bool {
+        self.offset == 0
     }
 
     /// Returns the whole seconds since 1970.
@@ -119,6 +125,12 @@ impl PartialEq for Time {
 
 impl Eq for Time {}
 
+impl Hash for Time {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.seconds, self.nanoseconds).hash(state);
+    }
+}
+
 impl PartialOrd for Time {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -132,7 +144,7 @@ impl Ord for Time {
 }
 
 /// A duration in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Duration {
     nanoseconds: i64,
 }

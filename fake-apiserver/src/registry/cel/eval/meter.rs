@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use super::merging::Merging;
+use super::merging::ListType;
 use super::values::EvalFailure;
 use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 
@@ -12,23 +12,15 @@ use crate::registry::cel::objects::{OptionalValue, Value as CelValue};
 /// units.
 const WORK_MAX: u64 = 10 * Meter::CALL;
 
-/// Lists without a defined order: lists of type `set` or `map`. They are identified by their addresses, so a list that
-/// is computed from one of them is ordered, except for the result of `+`.
+/// Lists from JSON with their types. They are identified by their addresses, so a list that is computed from one of
+/// them does not have a type, except for the result of `+`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unordered(Arc<BTreeMap<usize, Merging>>);
+pub(crate) struct TypedLists(Arc<BTreeMap<usize, ListType>>);
 
-impl Unordered {
+impl TypedLists {
     /// Adds a list, which must not be dropped while `self` is used.
-    pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>, merging: Merging) {
-        Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr(), merging);
-    }
-
-    /// Adds all lists in `other`.
-    pub(crate) fn extend(&mut self, other: &Self) {
-        if !other.0.is_empty() {
-            let others = other.0.iter().map(|(address, merging)| (*address, merging.clone()));
-            Arc::make_mut(&mut self.0).extend(others);
-        }
+    pub(crate) fn insert(&mut self, list: &Arc<Vec<CelValue>>, kind: ListType) {
+        Arc::make_mut(&mut self.0).insert(Arc::as_ptr(list).addr(), kind);
     }
 }
 
@@ -38,11 +30,11 @@ pub(crate) struct Meter {
     spent: u64,
     limit: u64,
     work: u64,
-    /// Lists without a defined order. The variables of the evaluation keep these lists alive.
-    unordered: Unordered,
-    /// Computed lists without a defined order, at most one for each unit of the cost limit. A weak reference does not
-    /// keep the items of a list, but ensures that no other list gets the same address.
-    sums: BTreeMap<usize, (Weak<Vec<CelValue>>, Merging)>,
+    /// The lists of each variable. The variables of the evaluation keep these lists alive.
+    typed: Vec<TypedLists>,
+    /// Sums of these lists, at most one for each unit of the cost limit. A weak reference does not keep the items of a
+    /// list, but ensures that no other list gets the same address.
+    sums: BTreeMap<usize, (Weak<Vec<CelValue>>, ListType)>,
 }
 
 impl Meter {
@@ -54,31 +46,28 @@ impl Meter {
             spent: 0,
             limit,
             work: 0,
-            unordered: Unordered::default(),
+            typed: Vec::new(),
             sums: BTreeMap::new(),
         }
     }
 
-    /// Sets which lists in the variables are unordered (sets and maps).
-    pub(crate) fn with_unordered(self, unordered: Unordered) -> Self {
-        Self { unordered, ..self }
+    /// Sets the types of the lists in the variables.
+    pub(crate) fn with_typed(self, typed: Vec<TypedLists>) -> Self {
+        Self { typed, ..self }
     }
 
-    /// Returns the type of an unordered list; `None` for other lists.
-    pub(super) fn merging(&self, list: &Arc<Vec<CelValue>>) -> Option<Merging> {
-        if self.unordered.0.is_empty() {
-            return None;
-        }
+    /// Returns the type of a list from JSON or of a sum of such lists; `None` for other lists.
+    pub(super) fn list_type(&self, list: &Arc<Vec<CelValue>>) -> Option<ListType> {
         let address = Arc::as_ptr(list).addr();
-        let declared = self.unordered.0.get(&address);
-        let merging = declared.or_else(|| self.sums.get(&address).map(|(_, merging)| merging));
-        merging.cloned()
+        let declared = self.typed.iter().find_map(|it| it.0.get(&address));
+        let kind = declared.or_else(|| self.sums.get(&address).map(|(_, kind)| kind));
+        kind.cloned()
     }
 
-    /// Records that a computed list is unordered.
-    pub(super) fn record_sum(&mut self, list: &Arc<Vec<CelValue>>, merging: Merging) {
+    /// Records the type of a sum.
+    pub(super) fn record_sum(&mut self, list: &Arc<Vec<CelValue>>, kind: ListType) {
         let address = Arc::as_ptr(list).addr();
-        self.sums.insert(address, (Arc::downgrade(list), merging));
+        self.sums.insert(address, (Arc::downgrade(list), kind));
     }
 
     /// Returns the accumulated cost.

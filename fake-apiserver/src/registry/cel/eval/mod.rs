@@ -35,8 +35,8 @@ mod versions;
 mod tests;
 
 pub(crate) use evaluation::{MoreFunctions, evaluate, no_more_functions};
-pub(crate) use merging::Merging;
-pub(crate) use meter::{Meter, Unordered, weight};
+pub(crate) use merging::{ItemType, ListType, Merging, stored_keys};
+pub(crate) use meter::{Meter, TypedLists, weight};
 pub(crate) use plan::Plan;
 pub(crate) use planner::plan_of;
 pub(crate) use values::{EvalFailure, Evaluated, broken, overload};

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::merging::Merging;
+use super::merging::{ListType, Merging};
 use super::meter::Meter;
 use super::sizes::size;
-use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, optional, overload};
+use super::values::{EvalFailure, Evaluated, NO_OVERLOAD, optional, overload, whole};
 use super::{arithmetic, conversions, merging, mismatch};
 use crate::registry::cel::library::type_name;
 use crate::registry::cel::objects::{Key, Map, OptionalValue, Value as CelValue};
@@ -96,10 +96,10 @@ pub(super) fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Res
     match (left, right) {
         (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() => {
             meter.work(1 + left.len())?;
-            match meter.merging(left) {
-                Some(Merging::Set) => return merging::includes(left, right),
+            match meter.list_type(left).map(|it| it.merging) {
+                Some(Merging::Set(stored)) => return merging::includes(left, stored.as_deref(), right),
                 Some(Merging::Map(keys)) => return has_same_items(left, right, &keys, meter),
-                None => {}
+                Some(Merging::Atomic) | None => {}
             }
             for (left, right) in left.iter().zip(right.iter()) {
                 if !equal(left, right, meter)? {
@@ -195,10 +195,10 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     }
 }
 
-/// Computes `left + right`. Only the type of the left list decides about the result, except that an empty list returns
-/// the other list, as in cel-go.
+/// Computes `left + right`. Only the type of the left list decides about the result, except that an empty computed list
+/// returns the other list, as in cel-go.
 fn add_lists(left: Arc<Vec<CelValue>>, right: Arc<Vec<CelValue>>, meter: &mut Meter) -> Evaluated {
-    let Some(kind) = meter.merging(&left) else {
+    let Some(ListType { merging, items }) = meter.list_type(&left) else {
         if left.is_empty() {
             return Ok(CelValue::List(right));
         }
@@ -206,12 +206,17 @@ fn add_lists(left: Arc<Vec<CelValue>>, right: Arc<Vec<CelValue>>, meter: &mut Me
         Arc::make_mut(&mut items).extend(right.iter().cloned());
         return Ok(CelValue::List(items));
     };
-    let items = Arc::new(match &kind {
-        Merging::Set => merging::union(&left, &right)?,
-        Merging::Map(keys) => merging::merge(&left, &right, keys),
-    });
-    meter.record_sum(&items, kind);
-    Ok(CelValue::List(items))
+    let (sum, merging) = match merging {
+        Merging::Atomic => (merging::append(&left, &right, items), Merging::Atomic),
+        Merging::Set(stored) => {
+            let (sum, keys) = merging::union(&left, stored.as_deref(), &right, items)?;
+            (sum, Merging::Set(Some(keys)))
+        }
+        Merging::Map(keys) => (merging::merge(&left, &right, &keys), Merging::Map(keys)),
+    };
+    let sum = Arc::new(sum);
+    meter.record_sum(&sum, ListType { merging, items });
+    Ok(CelValue::List(sum))
 }
 
 /// Evaluates `item in container`, for the items of a list or the keys of a map.
@@ -222,18 +227,37 @@ pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
                 meter.charge(items.len() as u64)?;
             }
             meter.work(items.len())?;
-            for other in items.iter() {
-                if equal(other, item, meter)? {
-                    return Ok(CelValue::Bool(true));
-                }
-            }
-            Ok(CelValue::Bool(false))
+            is_item(item, items, meter)
         }
         CelValue::Map(map) => {
             meter.charge(1)?;
             Ok(CelValue::Bool(find(map, item).is_some()))
         }
         _ => Err(overload()),
+    }
+}
+
+/// Evaluates `item in items`. A list from JSON compares its items with `item`, and fails if none is equal and a
+/// comparison fails. A computed list compares `item` with its items, and ignores failures. The order matters if lists
+/// of different types are compared.
+fn is_item(item: &CelValue, items: &Arc<Vec<CelValue>>, meter: &mut Meter) -> Evaluated {
+    let is_typed = meter.list_type(items).is_some();
+    let mut failed = None;
+    for other in items.iter() {
+        let is_equal = match is_typed {
+            true => whole(other).and_then(|other| equal(&other, item, meter)),
+            false => equal(item, other, meter),
+        };
+        match is_equal {
+            Ok(true) => return Ok(CelValue::Bool(true)),
+            Ok(false) => {}
+            Err(EvalFailure::TooDear) => return Err(EvalFailure::TooDear),
+            Err(failure) => failed = failed.or(Some(failure)),
+        }
+    }
+    match failed {
+        Some(failure) if is_typed => Err(failure),
+        _ => Ok(CelValue::Bool(false)),
     }
 }
 

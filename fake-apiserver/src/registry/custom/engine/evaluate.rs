@@ -13,9 +13,11 @@ use super::super::properties::FieldsInOrder;
 use super::super::rules::{Rule, RuleVerdict};
 use super::super::schema::{Additional, ListKind, Structural, implied};
 use super::super::validate::ValueView;
-use crate::api::json::Map;
+use crate::api::json::{Map, Value};
 use crate::registry::cel::ast::Expression;
-use crate::registry::cel::eval::{self, EvalFailure, Merging, Meter, Plan, Unordered, no_more_functions, plan_of};
+use crate::registry::cel::eval::{
+    self, EvalFailure, ItemType, ListType, Merging, Meter, Plan, TypedLists, no_more_functions, plan_of, stored_keys,
+};
 use crate::registry::cel::objects::{Key, Map as CelMap, OptionalValue, Value as CelValue};
 use crate::registry::cel::parse::{escape, names_variable, parse};
 use crate::registry::cel::times::{Duration, Time};
@@ -73,14 +75,14 @@ pub(in super::super) struct Operands<'a> {
     node: &'a Structural,
     value: ValueView<'a>,
     old: Option<ValueView<'a>>,
-    /// `self`, with its unordered lists.
+    /// `self`, with the types of its lists.
     converted: OnceCell<Converted>,
-    /// `oldSelf`, with its unordered lists.
+    /// `oldSelf`, with the types of its lists.
     converted_old: OnceCell<Converted>,
 }
 
-/// A value converted for rules, with its unordered lists: lists of type `set` or `map`.
-type Converted = (CelValue, Unordered);
+/// A value converted for rules, with the types of its lists.
+type Converted = (CelValue, TypedLists);
 
 impl<'a> Operands<'a> {
     pub(in super::super) fn new(node: &'a Structural, value: ValueView<'a>, old: Option<ValueView<'a>>) -> Self {
@@ -104,9 +106,9 @@ impl<'a> Operands<'a> {
 }
 
 fn converted(value: ValueView<'_>, node: &Structural) -> Converted {
-    let mut unordered = Unordered::default();
-    let value = to_cel(value, Some(node), &mut unordered);
-    (value, unordered)
+    let mut typed = TypedLists::default();
+    let value = to_cel(value, Some(node), &mut typed);
+    (value, typed)
 }
 
 /// Evaluates a rule for a value. The cost is subtracted from `budget`, the remaining budget of the request.
@@ -115,8 +117,7 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
         Ok(program) => program,
         Err(error) => return RuleVerdict::Error(error.clone()),
     };
-    let (variables, unordered) = variables_of(rule, operands);
-    match run(program, variables, &unordered, budget) {
+    match run(program, variables_of(rule, operands), budget) {
         Ok(Ok(CelValue::Bool(true))) => RuleVerdict::Holds,
         Ok(Ok(CelValue::Bool(false))) => message(rule, operands, budget),
         Ok(Ok(_)) => RuleVerdict::Error("cel expression must evaluate to a bool".into()),
@@ -126,19 +127,19 @@ pub(in super::super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &
     }
 }
 
-/// The variables of an expression, with their unordered lists.
-type Variables = (Vec<(&'static str, CelValue)>, Unordered);
+/// The variables of an expression, with the types of their lists.
+type Variables = (Vec<(&'static str, CelValue)>, Vec<TypedLists>);
 
 /// Returns the variables of a rule.
 fn variables_of(rule: &Rule, operands: &Operands<'_>) -> Variables {
-    let (mut variables, unordered) = variables(operands, rule.uses_old());
+    let (mut variables, typed) = variables(operands, rule.uses_old());
     if rule.has_optional_old {
         let old = variables.iter().position(|(name, _)| *name == "oldSelf");
         let old = old.map(|at| variables.remove(at).1);
         let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
         variables.push(("oldSelf", CelValue::Opaque(Arc::new(old))));
     }
-    (variables, unordered)
+    (variables, typed)
 }
 
 /// Returns the variables of a `messageExpression`, which are the same for all rules of a value. `oldSelf` is never
@@ -149,24 +150,24 @@ fn variables_of_message(operands: &Operands<'_>) -> Variables {
 
 /// Returns `self`, and `oldSelf` if it exists and `needs_old` is set.
 fn variables(operands: &Operands<'_>, needs_old: bool) -> Variables {
-    let (value, unordered) = operands.value();
-    let (mut variables, mut unordered) = (vec![("self", value.clone())], unordered.clone());
-    if let Some((old, lists)) = needs_old.then(|| operands.old()).flatten() {
-        unordered.extend(lists);
+    let (value, typed) = operands.value();
+    let (mut variables, mut typed) = (vec![("self", value.clone())], vec![typed.clone()]);
+    if let Some((old, typed_old)) = needs_old.then(|| operands.old()).flatten() {
+        typed.push(typed_old.clone());
         variables.push(("oldSelf", old.clone()));
     }
-    (variables, unordered)
+    (variables, typed)
 }
 
 /// Returns the value of a rule's expression or its error, and the cost.
 #[cfg(test)]
 pub(super) fn value_of(rule: &Rule, operands: &Operands<'_>) -> (Result<CelValue, String>, u64) {
-    let (variables, unordered) = variables_of(rule, operands);
+    let (variables, typed) = variables_of(rule, operands);
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
         Err(error) => return (Err(error.clone()), 0),
     };
-    let mut meter = Meter::new(Meter::CALL).with_unordered(unordered);
+    let mut meter = Meter::new(Meter::CALL).with_typed(typed);
     let result = eval::evaluate(program, no_more_functions, variables, &mut meter);
     let result = result.map_err(|failure| match failure {
         EvalFailure::Error(error) => error,
@@ -181,11 +182,10 @@ struct OutOfBudget;
 /// Evaluates an expression within the limits of one expression and of the request.
 fn run(
     program: &Plan,
-    variables: Vec<(&str, CelValue)>,
-    unordered: &Unordered,
+    (variables, typed): Variables,
     budget: &mut u64,
 ) -> Result<Result<CelValue, EvalFailure>, OutOfBudget> {
-    let mut meter = Meter::new(Meter::CALL).with_unordered(unordered.clone());
+    let mut meter = Meter::new(Meter::CALL).with_typed(typed);
     let result = eval::evaluate(program, no_more_functions, variables, &mut meter);
     *budget = budget.checked_sub(meter.spent()).ok_or(OutOfBudget)?;
     Ok(result)
@@ -200,8 +200,7 @@ fn message(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdic
     let Ok(program) = program else {
         return RuleVerdict::Fails(None);
     };
-    let (variables, unordered) = variables_of_message(operands);
-    match run(program, variables, &unordered, budget) {
+    match run(program, variables_of_message(operands), budget) {
         Ok(Ok(CelValue::String(text))) => {
             let text = text.trim();
             let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
@@ -219,7 +218,7 @@ fn message(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> RuleVerdic
 ///
 /// If the type of a value differs from its schema, such as a list for a string with a format, the result is an error
 /// that is returned when the value is read.
-fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
+fn to_cel(value: ValueView<'_>, node: Option<&Structural>, typed: &mut TypedLists) -> CelValue {
     if let Some(error) = node.and_then(|node| misfit(value, node)) {
         return eval::broken(error);
     }
@@ -236,28 +235,61 @@ fn to_cel(value: ValueView<'_>, node: Option<&Structural>, unordered: &mut Unord
         }
         ValueView::String(text) => text_to_cel(text, node),
         ValueView::Array(list) => {
+            let kind = node.map(|node| list_type(list, node));
             let items = node.and_then(|node| node.items.as_deref());
-            let items = list.iter().map(|item| to_cel(item.into(), items, unordered));
+            let items = list.iter().map(|item| to_cel(item.into(), items, typed));
             let list = Arc::new(items.collect());
-            if let Some(merging) = node.and_then(|node| merging_of(&node.list)) {
-                unordered.insert(&list, merging);
+            if let Some(kind) = kind {
+                typed.insert(&list, kind);
             }
             CelValue::List(list)
         }
-        ValueView::Object(map) => map_to_cel(map, node, unordered),
+        ValueView::Object(map) => map_to_cel(map, node, typed),
     }
 }
 
-/// Returns the type of a list without a defined order; `None` for atomic lists.
-fn merging_of(list: &ListKind) -> Option<Merging> {
-    match list {
-        ListKind::Atomic => None,
-        ListKind::Set => Some(Merging::Set),
+/// Returns the type of a list with this schema.
+fn list_type(list: &[Value], node: &Structural) -> ListType {
+    let items = node.items.as_deref();
+    let merging = match &node.list {
+        ListKind::Atomic => Merging::Atomic,
+        ListKind::Set => Merging::Set(items.is_some_and(is_converted).then(|| stored_keys(list))),
         ListKind::Map(keys) => {
             let keys = keys.iter().map(|key| (escape(key) == *key).then(|| key.clone()));
-            Some(Merging::Map(keys.collect()))
+            Merging::Map(keys.collect())
         }
+    };
+    ListType {
+        merging,
+        items: items.map_or(ItemType::Other, item_type),
     }
+}
+
+fn item_type(node: &Structural) -> ItemType {
+    if node.int_or_string {
+        return ItemType::IntOrString;
+    }
+    match node.kind {
+        Some(JsonType::Boolean) => ItemType::Bool,
+        Some(JsonType::Integer) => ItemType::Int,
+        Some(JsonType::Number) => ItemType::Double,
+        Some(JsonType::String) => ItemType::String,
+        Some(JsonType::Array | JsonType::Object) | None => ItemType::Other,
+    }
+}
+
+/// Returns `true` if expressions read values of another type than the stored values: whole numbers as doubles, and
+/// strings with a format as times, durations or bytes.
+fn is_converted(node: &Structural) -> bool {
+    node.kind == Some(JsonType::Number) || PARSED_FORMATS.contains(&format_name(node))
+}
+
+/// Formats of strings that expressions read as values of another type.
+const PARSED_FORMATS: [&str; 4] = ["date-time", "date", "duration", "byte"];
+
+/// Returns the name of a node's format, or an empty string.
+fn format_name(node: &Structural) -> &str {
+    node.checks.format.as_ref().map_or("", |format| format.name())
 }
 
 /// Returns the error for a value with a type that differs from its schema (`UnstructuredToVal` of
@@ -309,26 +341,26 @@ fn misfit(value: ValueView<'_>, node: &Structural) -> Option<String> {
 
 /// Converts a map. The undeclared fields of an object are hidden, and so are null fields, because rules treat them like
 /// absent fields.
-fn map_to_cel(map: &Map, node: Option<&Structural>, unordered: &mut Unordered) -> CelValue {
+fn map_to_cel(map: &Map, node: Option<&Structural>, typed: &mut TypedLists) -> CelValue {
     let key = |name: String| Key::String(Arc::new(name));
     let mut fields = HashMap::with_capacity(map.len());
     let mut hidden = HashMap::new();
     let mut declared = node.map(FieldsInOrder::of);
     for (name, value) in map {
         let (Some(node), Some(declared)) = (node, &mut declared) else {
-            fields.insert(key(name.to_string()), to_cel(value.into(), None, unordered));
+            fields.insert(key(name.to_string()), to_cel(value.into(), None, typed));
             continue;
         };
         let implied = implied(name).filter(|_| node.is_resource);
         match (implied.or_else(|| declared.declared(name)), &node.additional) {
             (Some(child), _) if !value.is_null() => {
-                fields.insert(key(escape(name)), to_cel(value.into(), Some(child), unordered));
+                fields.insert(key(escape(name)), to_cel(value.into(), Some(child), typed));
             }
             (None, Additional::Schema(child)) => {
-                fields.insert(key(name.to_string()), to_cel(value.into(), Some(child), unordered));
+                fields.insert(key(name.to_string()), to_cel(value.into(), Some(child), typed));
             }
             (Some(_), _) | (None, Additional::Unset | Additional::Bool(_)) => {
-                hidden.insert(key(escape(name)), to_cel(value.into(), None, unordered));
+                hidden.insert(key(escape(name)), to_cel(value.into(), None, typed));
             }
         }
     }
@@ -340,8 +372,7 @@ fn map_to_cel(map: &Map, node: Option<&Structural>, unordered: &mut Unordered) -
 
 fn text_to_cel(text: &str, node: Option<&Structural>) -> CelValue {
     let plain = || CelValue::String(Arc::new(text.to_owned()));
-    let format = node.and_then(|node| node.checks.format.as_ref());
-    match format.map_or("", |format| format.name()) {
+    match node.map_or("", format_name) {
         "date-time" => Time::parse(text).map_or_else(plain, CelValue::Timestamp),
         "date" => Time::parse(&format!("{text}T00:00:00Z")).map_or_else(plain, CelValue::Timestamp),
         "duration" => match parse_duration(text) {

@@ -34,6 +34,12 @@ fn spec(rule: Value) -> Value {
                     "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}},
             "ts": {"type": "array", "items": {"type": "string", "format": "date-time"},
                 "x-kubernetes-list-type": "set"},
+            "l": {"type": "array", "items": {"type": "string"}},
+            "tl": {"type": "array", "items": {"type": "string", "format": "date-time"}},
+            "w": {"type": "array", "items": {"type": "number"}, "x-kubernetes-list-type": "set"},
+            "e": {"type": "array", "items": {"x-kubernetes-int-or-string": true}, "x-kubernetes-list-type": "set"},
+            "ls": {"type": "array",
+                "items": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}},
             "m": {"type": "object", "additionalProperties": {"type": "string"}},
             "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
             "p": {"x-kubernetes-int-or-string": true}, "d": {"type": "string", "format": "duration"},
@@ -97,6 +103,46 @@ fn o8_lists_of_type_set_and_map_are_merged_by_plus(#[case] rule: &str, #[case] h
     let (errors, _) = check(json!({"rule": rule}), value, None);
     let expected = format!("spec: Invalid value: failed rule: {rule}");
     assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
+}
+
+#[rstest::rstest]
+#[case("self.l + self.s == ['a', 'b']", true)]
+#[case("self.l + self.s == ['b', 'a']", false)]
+#[case("(self.l + ['a', 'a']).size() == 2", true)]
+// Whole numbers are stored as integers, which do not equal the doubles of expressions.
+#[case("self.w == self.w", false)]
+#[case("(self.w + [1.0]).size() == 3", true)]
+#[case("self.w + [1.0] + [1.0] == [1.0, 1.0, 1.0]", true)]
+#[case("(self.e + [1]).size() == 2 && (self.e + [2]).size() == 3", true)]
+#[case("(self.ts + [self.tl[0], self.tl[0]]).size() == 2", true)]
+// A list from JSON compares its items with the value, a computed list compares the value with its items.
+#[case("['b', 'a'] in self.ls", true)]
+#[case("self.ls[0] in [['b', 'a']]", true)]
+#[case("['b', 'a'] in [self.ls[0]]", false)]
+fn o8_lists_from_json_have_keys_and_order_of_the_stored_items(#[case] rule: &str, #[case] holds: bool) {
+    let value = json!({
+        "l": [], "s": ["a", "b"], "w": [1, 2], "e": [1, "x"], "ls": [["a", "b"]],
+        "tl": ["2024-01-01T00:00:00Z"], "ts": ["2024-01-01T00:00:00Z"],
+    });
+    let (errors, _) = check(json!({"rule": rule}), value, None);
+    let expected = format!("spec: Invalid value: failed rule: {rule}");
+    assert_eq!(errors, Vec::from_iter((!holds).then_some(expected)));
+}
+
+#[rstest::rstest]
+#[case(
+    "(self.tl + self.tl)[1] == self.tl[0]",
+    "invalid data, expected string, got time.Time"
+)]
+#[case(
+    "(self.e + [1.5])[2] == 1.5",
+    "invalid data, expected XIntOrString value to be either a string or integer"
+)]
+fn o8_added_items_are_read_with_the_schema_of_the_list(#[case] rule: &str, #[case] error: &str) {
+    let value = json!({"tl": ["2024-01-01T00:00:00Z"], "e": [1, "x"]});
+    let (errors, _) = check(json!({"rule": rule, "message": "m"}), value, None);
+    let expected = format!("spec: Invalid value: \"object\": {error} evaluating rule: m");
+    assert_eq!(errors, [expected]);
 }
 
 #[test]
