@@ -251,6 +251,75 @@ async fn preemption_prefers_nodes_without_violated_budgets(#[case] min_available
     assert_eq!(place(&cluster, "urgent", "web", asking("6", "high", "")).await, node);
 }
 
+/// The start of less important victims does not count (`GetEarliestPodStartTime`).
+#[tokio::test(start_paused = true)]
+async fn preemption_prefers_the_latest_start_of_the_most_important_victims() {
+    let cluster = zones().await;
+    budget(&cluster, 0).await;
+    for (name, class, on) in [
+        ("old", "low", "a"),
+        ("first", "middle", "b"),
+        ("last", "middle", "a"),
+        ("young", "low", "b"),
+        ("same", "high", "c"),
+    ] {
+        assert_eq!(place(&cluster, name, "web", asking("4", class, on)).await, on);
+    }
+    assert_eq!(place(&cluster, "urgent", "web", asking("8", "high", "")).await, "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_pods_are_scheduled_in_the_order_of_their_priority() {
+    let cluster = Cluster::start();
+    budget(&cluster, 0).await;
+    assert_eq!(place(&cluster, "full", "web", asking("8", "high", "")).await, "node-0");
+    for (name, class) in [("a", "low"), ("b", "middle")] {
+        let message = place(&cluster, name, "web", asking("8", class, "")).await;
+        assert!(message.contains("1 Insufficient cpu"), "{message}");
+    }
+    cluster.delete("v1", "Pod", "full").await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "b").await["spec"]["nodeName"], "node-0");
+    assert!(cluster.events("Preempted").await.is_empty());
+}
+
+/// The Pod `late` would have room next to the terminating Pod.
+#[tokio::test(start_paused = true)]
+async fn pods_leave_room_for_a_nominated_pod_of_higher_priority() {
+    let cluster = Cluster::start();
+    let slow = PodScript::default().stops_after(Duration::from_secs(20));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    budget(&cluster, 0).await;
+    assert_eq!(place(&cluster, "low", "web", asking("6", "low", "")).await, "node-0");
+    place(&cluster, "urgent", "web", asking("6", "high", "")).await;
+    let message = place(&cluster, "late", "web", asking("2", "middle", "")).await;
+    assert!(message.contains("1 Insufficient cpu"), "{message}");
+    cluster.pass(25.0).await;
+    for name in ["urgent", "late"] {
+        assert_eq!(
+            cluster.get("v1", "Pod", name).await["spec"]["nodeName"],
+            "node-0",
+            "{name}"
+        );
+    }
+}
+
+/// The Pod `middle` loses its nomination to a Pod of higher priority, which needs the whole node.
+#[tokio::test(start_paused = true)]
+async fn preemption_removes_nominations_of_lower_priority() {
+    let cluster = Cluster::start();
+    let slow = PodScript::default().stops_after(Duration::from_secs(20));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    budget(&cluster, 0).await;
+    assert_eq!(place(&cluster, "low", "web", asking("8", "low", "")).await, "node-0");
+    let nomination = async |name: &str| cluster.get("v1", "Pod", name).await["status"]["nominatedNodeName"].clone();
+    place(&cluster, "middle", "web", asking("8", "middle", "")).await;
+    assert_eq!(nomination("middle").await, "node-0");
+    place(&cluster, "high", "web", asking("8", "high", "")).await;
+    assert_eq!(nomination("high").await, "node-0");
+    assert_eq!(nomination("middle").await, Value::Null);
+}
+
 /// A Pod that waits for another Pod is scheduled when that Pod exists on a node, or gets a matching label.
 #[rstest]
 #[case::matching_pod_is_created("db", "db")]

@@ -1,6 +1,6 @@
 //! Preemption: a Pod that does not fit on any node replaces Pods with a lower priority (`DefaultPreemption` of the
 //! scheduler). The removal of a Pod may violate a PodDisruptionBudget; such Pods are only removed if others do not
-//! suffice.
+//! suffice. Pods of lower priority leave room for a Pod that waits until its victims are gone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::cluster::{Cluster, selects};
 use super::fit::{Load, lacking, requests};
 use super::plan::{Plan, Write};
-use super::pods::{condition, generation, is_finished, spec, status, time};
+use super::pods::{condition, generation, is_active, is_finished, spec, status, time};
 use super::ports;
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions, put_condition, selector_of};
@@ -43,6 +43,42 @@ pub(crate) fn is_never(pod: &Object) -> bool {
     Cursor::root(pod).text("spec.preemptionPolicy") == "Never"
 }
 
+/// Returns the node to which a Pod without a node is nominated, or an empty string.
+pub(crate) fn nomination(pod: &Object) -> &str {
+    let pod = Cursor::root(pod);
+    match pod.text("spec.nodeName") {
+        "" => pod.text("status.nominatedNodeName"),
+        _ => "",
+    }
+}
+
+/// Pods that wait until their victims are gone, by the node to which they are nominated.
+pub(crate) struct Nominated<'a>(BTreeMap<&'a str, Vec<&'a Arc<Object>>>);
+
+impl<'a> Nominated<'a> {
+    /// Returns the nominated Pods for which another Pod must leave room: Pods of the same or a higher priority
+    /// (`addGENominatedPods`).
+    pub(crate) fn before(pod: &Object, cluster: &'a Cluster) -> Self {
+        let mut nominated: BTreeMap<&str, Vec<&Arc<Object>>> = BTreeMap::new();
+        for other in cluster.unassigned() {
+            let node = nomination(other);
+            let is_other = other.uid() != pod.uid() && is_active(other);
+            if !node.is_empty() && is_other && priority(other) >= priority(pod) {
+                nominated.entry(node).or_default().push(other);
+            }
+        }
+        Self(nominated)
+    }
+
+    /// Returns the load of a node with the nominated Pods; `None` if no Pod is nominated to the node.
+    pub(crate) fn load(&self, node: &str, load: Option<&Load>) -> Option<Load> {
+        let pods = self.0.get(node)?;
+        let mut sum = load.cloned().unwrap_or_default();
+        pods.iter().for_each(|it| sum.add(it));
+        Some(sum)
+    }
+}
+
 /// Plans the preemption on one of `nodes`, on which the Pod may fit if other Pods are removed.
 pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) -> Preemption {
     if is_never(pod) {
@@ -53,35 +89,45 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
         pods.entry(Cursor::root(it).text("spec.nodeName")).or_default().push(it);
     }
     let on = |node: &str| pods.get(node).map_or(&[] as &[_], Vec::as_slice);
-    let nominated = Cursor::root(pod).text("status.nominatedNodeName");
+    let nominated = nomination(pod);
     let leaves = |it: &&Arc<Object>| is_preempted(it) && priority(it) < priority(pod);
     if nodes.iter().any(|it| it.name() == nominated) && on(nominated).iter().any(leaves) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let budgets = budgets(sees.cluster);
+    let (budgets, reserved) = (budgets(sees.cluster), Nominated::before(pod, sees.cluster));
     let choices = nodes
         .iter()
-        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), &budgets, sees)?)));
+        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), &budgets, &reserved, sees)?)));
     let best = choices.min_by_key(|(node, (victims, violations))| {
-        let priorities = || victims.iter().map(|it| priority(it));
-        let starts = victims.iter().filter_map(|it| started(it)).min();
-        let sum: i64 = priorities().map(|it| it + i64::from(i32::MAX)).sum();
+        // The order of `pickOneNodeForPreemption`. The first victim has the highest priority, and among the victims
+        // with this priority, it has started first.
+        let first = victims.first();
+        let sum: i64 = victims.iter().map(|it| priority(it) + i64::from(i32::MAX) + 1).sum();
         (
             *violations,
-            priorities().max(),
+            first.map(|it| priority(it)),
             sum,
             victims.len(),
-            Reverse(starts),
+            first.map(|it| Reverse(started(it))),
             node.name().to_owned(),
         )
     });
     let Some((node, (victims, _))) = best else {
         return Preemption::NotHelpful;
     };
+    let displaced = sees.cluster.unassigned();
+    for it in displaced.filter(|it| nomination(it) == node.name() && priority(it) < priority(pod)) {
+        plan.merge_status(Resource::Pod, it, no_nomination());
+    }
     for victim in victims {
         plan_eviction(pod, victim, node.name(), sees, plan);
     }
     Preemption::Nominates(node.name().to_owned())
+}
+
+/// Returns the patch that removes the nomination of a Pod.
+pub(crate) fn no_nomination() -> Value {
+    json!({"status": {"nominatedNodeName": null}})
 }
 
 /// Returns `true` if a Pod is being deleted because of preemption.
@@ -131,21 +177,22 @@ fn is_violation(pod: &Object, budgets: &[Budget<'_>], allowed: &mut [i64]) -> bo
 }
 
 /// Returns the Pods to remove from a node, and how many of them violate a budget. Removes as few Pods as possible,
-/// beginning with the lowest priority, and Pods that violate a budget last. `None` if the Pod would not fit even
-/// without all Pods of lower priority.
+/// beginning with the least important one, and Pods that violate a budget last. The most important victim is first.
+/// `None` if the Pod would not fit even without all Pods of lower priority.
 fn victims<'a>(
     pod: &Object,
     node: &Object,
     on_node: &[&'a Arc<Object>],
     budgets: &[Budget<'_>],
+    reserved: &Nominated<'_>,
     sees: &Sees<'_>,
 ) -> Option<(Vec<&'a Arc<Object>>, usize)> {
     let there = on_node.iter().copied().filter(|it| !is_finished(it));
     let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
         there.partition(|it| priority(it) < priority(pod));
-    lower.sort_by_key(|it| (Reverse(priority(it)), started(it)));
+    lower.sort_by_key(|it| importance(it));
     let asked = requests(pod);
-    let mut load = Load::default();
+    let mut load = reserved.load(node.name(), None).unwrap_or_default();
     stays.iter().for_each(|it| load.add(it));
     let fits = |load: &Load, stays: &[&Arc<Object>]| {
         let is_there = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
@@ -171,16 +218,22 @@ fn victims<'a>(
             violations += violation;
         }
     }
-    victims.sort_by_key(|it| (Reverse(priority(it)), started(it)));
-    Some((victims, violations))
+    victims.sort_by_key(|it| importance(it));
+    (!victims.is_empty()).then_some((victims, violations))
 }
 
-fn priority(pod: &Object) -> i64 {
+pub(crate) fn priority(pod: &Object) -> i64 {
     Cursor::root(pod).integer("spec.priority").unwrap_or(0)
 }
 
-fn started(pod: &Object) -> Option<Timestamp> {
-    time(Cursor::root(pod).text("status.startTime"))
+/// Returns the start time of a Pod. A Pod that has not started is younger than all others.
+fn started(pod: &Object) -> Timestamp {
+    time(Cursor::root(pod).text("status.startTime")).unwrap_or(Timestamp::MAX)
+}
+
+/// Returns a key that sorts the most important Pod first (`MoreImportantPod`): by priority, then by age.
+fn importance(pod: &Object) -> (Reverse<i64>, Timestamp) {
+    (Reverse(priority(pod)), started(pod))
 }
 
 fn plan_eviction(pod: &Object, victim: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) {

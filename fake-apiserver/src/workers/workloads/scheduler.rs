@@ -1,7 +1,8 @@
 //! The scheduler: assigns Pods to nodes by names, selectors, taints, affinity, topology spread, host ports, claims and
-//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the node with the highest score
-//! for preferences, then the node with the fewest Pods, then the first by name.
+//! resources, and preempts Pods of lower priority. Among the nodes that fit, it selects the nominated node of the Pod,
+//! then the node with the highest score for preferences, then the node with the fewest Pods, then the first by name.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::plan::{Note, Plan, Regarding, Write};
 use super::pod_claims::claims;
 use super::pods::{condition, is_active, is_finished, spec};
 use super::ports;
-use super::preemption::{self, NEVER, Preemption, preempt};
+use super::preemption::{self, NEVER, Nominated, Preemption, nomination, preempt, priority};
 use super::resource::{Resource, Target, key_of};
 use super::sees::{Sees, conditions};
 use super::volume_binding;
@@ -32,11 +33,14 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 /// schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
-        Resource::Node => cluster.unassigned().for_each(|it| add(key_of(it))),
+        Resource::Node => add_unassigned(cluster, add),
         Resource::Pod => {
             let was_there = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty() && !is_finished(pod);
-            if change.old.is_some_and(was_there) && change.new.is_none_or(is_finished) {
-                cluster.unassigned().for_each(|it| add(key_of(it)));
+            let has_left = change.old.is_some_and(was_there) && change.new.is_none_or(is_finished);
+            let reserved = change.old.map_or("", nomination);
+            let is_released = !reserved.is_empty() && change.new.map_or("", nomination) != reserved;
+            if has_left || is_released {
+                add_unassigned(cluster, add);
             }
             // A Pod that is new on a node, or that has other labels, only affects Pods with rules about other Pods.
             let place = |pod: &Object| (Cursor::root(pod).text("spec.nodeName").to_owned(), labels(pod));
@@ -64,6 +68,13 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
         }
         _ => {}
     }
+}
+
+/// Enqueues all Pods without a node, Pods with a higher priority first.
+fn add_unassigned(cluster: &Cluster, add: &mut dyn FnMut(Key)) {
+    let mut pods: Vec<&Arc<Object>> = cluster.unassigned().collect();
+    pods.sort_by_key(|it| Reverse(priority(it)));
+    pods.into_iter().for_each(|it| add(key_of(it)));
 }
 
 fn labels(pod: &Object) -> Vec<(String, String)> {
@@ -117,14 +128,19 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
         Err(unfit) => {
             let why = match preempt(pod, &unfit.full, sees, &mut plan) {
                 Preemption::Nominates(node) => {
-                    if Cursor::root(pod).text("status.nominatedNodeName") != node {
+                    if nomination(pod) != node {
                         let patch = json!({"status": {"nominatedNodeName": node}});
                         plan.merge_status(Resource::Pod, pod, patch);
                     }
                     format!("{}.", unfit.reasons)
                 }
                 Preemption::NotEligible(why) => format!("{}. preemption: {why}", unfit.reasons),
-                Preemption::NotHelpful => format!("{}. preemption: {}.", unfit.reasons, unfit.preemption),
+                Preemption::NotHelpful => {
+                    if !nomination(pod).is_empty() {
+                        plan.merge_status(Resource::Pod, pod, preemption::no_nomination());
+                    }
+                    format!("{}. preemption: {}.", unfit.reasons, unfit.preemption)
+                }
             };
             refuse(pod, &why, sees, &mut plan);
             return plan;
@@ -158,6 +174,7 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     let (mut full, mut held) = (Vec::new(), 0);
     let asked = requests(pod);
     let placement = Placement::of(pod, &nodes, sees);
+    let nominated = Nominated::before(pod, sees.cluster);
     let claims = volume_binding::existing(pod, sees);
     for node in &nodes {
         let mut count = |why: String| *refusals.entry(why).or_default() += 1;
@@ -165,7 +182,8 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
             count(why.to_owned());
             continue;
         }
-        let mut lacking = lacking(&asked, node, load.get(node.name()));
+        let present = load.get(node.name());
+        let mut lacking = lacking(&asked, node, nominated.load(node.name(), present).as_ref().or(present));
         if ports::conflict(pod, node.name(), sees, |_| true) {
             lacking = vec![ports::NO_FREE_PORTS.to_owned()];
         }
@@ -198,7 +216,8 @@ fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>)
     }
     let best = fitting.into_iter().min_by_key(|node| {
         let pods = load.get(node.name()).map_or(0, |it| it.pods);
-        (-placement.score(node), pods, node.name().to_owned())
+        let is_other = node.name() != nomination(pod);
+        (is_other, -placement.score(node), pods, node.name().to_owned())
     });
     best.map(|it| it.name().to_owned()).ok_or_else(|| {
         let total = nodes.len();
