@@ -81,7 +81,8 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
         return Err(Status::unknown_path());
     }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
-    let is_longer = path.subresource.len() > subresource.len() && subresource != "proxy";
+    // The handler of custom resources ignores the rest of the path.
+    let is_longer = !row.is_custom() && path.subresource.len() > subresource.len() && subresource != "proxy";
     if !path.subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {
         return match row.is_custom() {
             true => Err(Status::not_found(&row.info.group_resource(), path.name)),
@@ -94,7 +95,10 @@ fn find_in(row: &Arc<Row>, path: &ResourcePath<'_>, call: &mut Call) -> Result<O
         group: row.info.group.clone(),
         version: row.info.version.clone(),
         resource: row.info.resource.clone(),
-        subresource: path.subresource.to_owned(),
+        subresource: match row.is_custom() {
+            true => subresource.to_owned(),
+            false => path.subresource.to_owned(),
+        },
         namespace: path.namespace.to_owned(),
         name: path.name.to_owned(),
     };

@@ -74,6 +74,35 @@ async fn paths_with_the_wrong_scope_are_not_found(#[case] method: &str, #[case] 
     assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
 }
 
+#[rstest]
+#[case::longer_path("/apis/e.com/v1/namespaces/default/things/a/status/x", 200)]
+#[case::longer_path_of_a_scale("/apis/e.com/v1/namespaces/default/things/a/scale/x/y", 200)]
+#[case::missing_object("/apis/e.com/v1/namespaces/default/things/none/status/x", 404)]
+#[case::unknown_subresource("/apis/e.com/v1/namespaces/default/things/a/stat/x", 404)]
+#[case::disabled_subresource("/apis/e.com/v1/namespaces/default/foos/a/status/x", 404)]
+#[case::built_in_resource("/api/v1/namespaces/default/configmaps/none/status/x", 404)]
+#[tokio::test]
+async fn path_after_the_subresource_of_a_custom_resource_is_ignored(#[case] path: &str, #[case] code: u16) {
+    let server = server().await;
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "replicas": {"type": "integer"}}}, "status": {"type": "object", "properties": {
+        "replicas": {"type": "integer"}}}}});
+    let subresources = json!({"status": {}, "scale": {
+        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true,
+                "storage": true, "schema": {"openAPIV3Schema": schema}, "subresources": subresources}]}});
+    assert_eq!(post(&server, DEFINITIONS, &definition).await.0, 201);
+    let thing = json!({"apiVersion": "e.com/v1", "kind": "Thing", "metadata": {"name": "a"},
+        "spec": {"replicas": 1}});
+    let things = "/apis/e.com/v1/namespaces/default/things";
+    assert_eq!(post(&server, things, &thing).await.0, 201);
+    assert_eq!(post(&server, FOOS, &foo("a")).await.0, 201);
+    let (got, answer) = get(&server, path).await;
+    assert_eq!(got, code, "{answer}");
+}
+
 /// The handler of custom resources treats HEAD like GET; built-in resources have no route for it.
 #[rstest]
 #[case::list("/apis/e.com/v1/foos", 200)]
