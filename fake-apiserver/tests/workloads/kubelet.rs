@@ -162,12 +162,19 @@ async fn pod_waits_for_a_node_with_enough_resources() {
         .await;
     cluster.pass(2.0).await;
     assert_eq!(cluster.get("v1", "Pod", "one").await["spec"]["nodeName"], "small");
-    for (name, why) in [("two", "Insufficient cpu"), ("gpu", "Insufficient memory")] {
+    // The whole node is too small for the Pod `gpu`.
+    let reasons = [
+        (
+            "two",
+            "Insufficient cpu",
+            "No preemption victims found for incoming pod",
+        ),
+        ("gpu", "Insufficient memory", "Preemption is not helpful for scheduling"),
+    ];
+    for (name, why, preemption) in reasons {
         let waiting = cluster.get("v1", "Pod", name).await;
-        let expected = format!(
-            "0/1 nodes are available: 1 {why}. preemption: 0/1 nodes are available: 1 No preemption victims found for \
-             incoming pod."
-        );
+        let expected =
+            format!("0/1 nodes are available: 1 {why}. preemption: 0/1 nodes are available: 1 {preemption}.");
         assert_eq!(
             condition(&waiting, "PodScheduled"),
             ["False", "Unschedulable", expected.as_str()]

@@ -304,6 +304,54 @@ async fn pods_leave_room_for_a_nominated_pod_of_higher_priority() {
     }
 }
 
+/// The removal of the Pod `low` would not make enough room on node `a`. Node `b` only has a Pod of the same priority,
+/// and node `c` has a taint.
+#[tokio::test(start_paused = true)]
+async fn reasons_of_a_failed_preemption_are_counted_by_node() {
+    let cluster = zones().await;
+    budget(&cluster, 0).await;
+    for (name, cpu, class, on) in [
+        ("low", "1", "low", "a"),
+        ("base", "6", "high", "a"),
+        ("same", "6", "high", "b"),
+    ] {
+        assert_eq!(place(&cluster, name, "web", asking(cpu, class, on)).await, on);
+    }
+    let taint = json!({"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}});
+    cluster.patch("v1", "Node", "c", taint).await;
+    assert_eq!(
+        place(&cluster, "urgent", "web", asking("4", "high", "")).await,
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: 0/3 nodes are \
+         available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, 1 Preemption is not helpful \
+         for scheduling."
+    );
+}
+
+#[rstest]
+#[case::own_anti_affinity(required("podAntiAffinity", term("db", "kubernetes.io/hostname")), json!({}), true)]
+#[case::anti_affinity_of_the_other_pod(
+    json!({}), required("podAntiAffinity", term("web", "kubernetes.io/hostname")), true,
+)]
+// A Pod in the other zone would have to be removed, too.
+#[case::anti_affinity_across_nodes(required("podAntiAffinity", term("db", "all")), json!({}), false)]
+#[tokio::test(start_paused = true)]
+async fn pod_preempts_a_pod_that_excludes_its_node(#[case] own: Value, #[case] other: Value, #[case] preempts: bool) {
+    let cluster = zones().await;
+    budget(&cluster, 0).await;
+    for name in ["a", "b", "c"] {
+        let patch = json!({"metadata": {"labels": {"all": "yes"}}});
+        cluster.patch("v1", "Node", name, patch).await;
+        let mut spec = asking("1", "low", name);
+        spec["affinity"] = other["affinity"].clone();
+        assert_eq!(place(&cluster, &format!("db-{name}"), "db", spec).await, name);
+    }
+    let mut spec = asking("1", "high", "");
+    spec["affinity"] = own["affinity"].clone();
+    let placed = place(&cluster, "urgent", "web", spec).await;
+    assert_eq!(placed.len() == 1, preempts, "{placed}");
+    assert_eq!(cluster.events("Preempted").await.len(), usize::from(preempts));
+}
+
 /// The Pod `middle` loses its nomination to a Pod of higher priority, which needs the whole node.
 #[tokio::test(start_paused = true)]
 async fn preemption_removes_nominations_of_lower_priority() {
@@ -377,7 +425,7 @@ async fn spread_counts_tainted_nodes_depending_on_the_policy(#[case] policy: &st
 #[case::several_reasons(
     json!({}),
     "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: 0/3 nodes are \
-     available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.",
+     available: 3 Preemption is not helpful for scheduling.",
 )]
 #[case::without_preemption(
     json!({"preemptionPolicy": "Never"}),

@@ -90,6 +90,12 @@ pub(crate) fn lacking(asked: &Amounts, node: &Object, load: Option<&Load>) -> Ve
         .collect()
 }
 
+/// Returns `true` if a Node is too small for the requests of a Pod, even without other Pods.
+pub(crate) fn never_fits(asked: &Amounts, node: &Object) -> bool {
+    let room = allocatable(node);
+    !room.is_empty() && asked.keys().any(|name| exceeds(asked, &room, name))
+}
+
 /// Returns the resources that a Node has for Pods; empty if its status does not contain them.
 pub(crate) fn allocatable(node: &Object) -> Amounts {
     amounts(Cursor::root(node).map("status.allocatable"))

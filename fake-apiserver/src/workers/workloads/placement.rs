@@ -58,9 +58,15 @@ struct Spread {
 
 impl Term {
     /// Counts the Pods by the label values of their nodes.
-    fn of<'a>(topology: &str, pods: impl Iterator<Item = &'a Arc<Object>>, sees: &Sees<'_>) -> Self {
+    /// `is_there` returns `false` for Pods that are treated as removed.
+    fn of<'a>(
+        topology: &str,
+        pods: impl Iterator<Item = &'a Arc<Object>>,
+        sees: &Sees<'_>,
+        is_there: &dyn Fn(&Object) -> bool,
+    ) -> Self {
         let mut counts = BTreeMap::new();
-        for pod in pods {
+        for pod in pods.filter(|it| is_there(it)) {
             let node = Cursor::root(pod).text("spec.nodeName");
             let node = sees.cluster.find(Resource::Node, "", node);
             if let Some(value) = node.and_then(|it| label(it, topology)) {
@@ -82,8 +88,21 @@ impl Term {
 impl<'a> Placement<'a> {
     /// Collects the rules of a Pod.
     pub(crate) fn of(pod: &'a Object, nodes: &[&Arc<Object>], sees: &Sees<'_>) -> Self {
+        Self::without(pod, nodes, sees, &|_| true)
+    }
+
+    /// Collects the rules of a Pod in a cluster without the Pods for which `is_there` returns `false`.
+    pub(crate) fn without(
+        pod: &'a Object,
+        nodes: &[&Arc<Object>],
+        sees: &Sees<'_>,
+        is_there: &dyn Fn(&Object) -> bool,
+    ) -> Self {
         let terms = |path: &str| -> Vec<&Map> { Cursor::root(pod).maps(path).collect() };
-        let term = |it: &&Map| Term::of(Cursor::root(it).text("topologyKey"), concerned(it, pod, sees), sees);
+        let term = |it: &&Map| {
+            let topology = Cursor::root(it).text("topologyKey");
+            Term::of(topology, concerned(it, pod, sees), sees, is_there)
+        };
         let required = |kind: &str| {
             terms(&format!(
                 "spec.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution"
@@ -103,12 +122,12 @@ impl<'a> Placement<'a> {
                 preferences.push((weight, term(&affinity)));
             }
         }
-        let spread = |it: &Map| Spread::of(it, pod, nodes, sees);
+        let spread = |it: &Map| Spread::of(it, pod, nodes, sees, is_there);
         Self {
             attracts,
             is_first,
             repels: required("podAntiAffinity").iter().map(term).collect(),
-            repelled_by: repelling(pod, sees),
+            repelled_by: repelling(pod, sees, is_there),
             spreads: terms("spec.topologySpreadConstraints")
                 .into_iter()
                 .filter_map(spread)
@@ -116,6 +135,12 @@ impl<'a> Placement<'a> {
             preferences,
             pod,
         }
+    }
+
+    /// Returns `true` if other Pods may exclude nodes.
+    pub(crate) fn has_rules(&self) -> bool {
+        let terms = [&self.attracts, &self.repels, &self.repelled_by];
+        terms.iter().any(|it| !it.is_empty()) || self.spreads.iter().any(|it| it.is_required)
     }
 
     /// Returns the reason why a node is not allowed, with the scheduler's message.
@@ -165,7 +190,13 @@ impl<'a> Placement<'a> {
 }
 
 impl Spread {
-    fn of(constraint: &Map, pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>) -> Option<Self> {
+    fn of(
+        constraint: &Map,
+        pod: &Object,
+        nodes: &[&Arc<Object>],
+        sees: &Sees<'_>,
+        is_there: &dyn Fn(&Object) -> bool,
+    ) -> Option<Self> {
         let cursor = Cursor::root(constraint);
         let topology = cursor.text("topologyKey");
         let selector = selector_of(constraint, "labelSelector")?;
@@ -188,7 +219,7 @@ impl Spread {
             let node = Cursor::root(it).text("spec.nodeName");
             counts(it) && !is_finished(it) && !it.is_terminating() && allowed.contains(node)
         });
-        let mut term = Term::of(topology, others, sees);
+        let mut term = Term::of(topology, others, sees, is_there);
         for node in nodes.iter().filter(|it| allowed.contains(it.name())) {
             if let Some(value) = label(node, topology) {
                 term.counts.entry(value.to_owned()).or_default();
@@ -247,7 +278,7 @@ fn namespaces(term: &Map, owner: &Object, sees: &Sees<'_>) -> BTreeSet<String> {
 
 /// Returns the required anti-affinity terms of other Pods that select a Pod, each with the label value of the other
 /// Pod's node.
-fn repelling(pod: &Object, sees: &Sees<'_>) -> Vec<Term> {
+fn repelling(pod: &Object, sees: &Sees<'_>, is_there: &dyn Fn(&Object) -> bool) -> Vec<Term> {
     let others = sees
         .cluster
         .repelling()
@@ -258,7 +289,7 @@ fn repelling(pod: &Object, sees: &Sees<'_>) -> Vec<Term> {
         for term in Cursor::root(other).maps(path) {
             if is_concerned(term, other, pod, sees) {
                 let topology = Cursor::root(term).text("topologyKey");
-                terms.push(Term::of(topology, std::iter::once(other), sees));
+                terms.push(Term::of(topology, std::iter::once(other), sees, is_there));
             }
         }
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cluster::{Cluster, selects};
-use super::fit::{Load, lacking, requests};
+use super::fit::{Amounts, Load, lacking, requests};
+use super::placement::Placement;
 use super::plan::{Plan, Write};
 use super::pods::{condition, generation, is_active, is_finished, spec, status, time};
 use super::ports;
@@ -25,6 +26,9 @@ const COMPONENT: &str = "default-scheduler";
 /// Reason why a Pod with the policy `Never` does not preempt others.
 pub(crate) const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 
+/// Reason for a node on which all Pods have the same or a higher priority.
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+
 /// Reason and name of the condition of a Pod that is deleted by preemption.
 const PREEMPTED: (&str, &str) = ("DisruptionTarget", "PreemptionByScheduler");
 
@@ -34,8 +38,8 @@ pub(crate) enum Preemption {
     Nominates(String),
     /// The Pod must not preempt others now, for this reason.
     NotEligible(&'static str),
-    /// No node has suitable victims.
-    NotHelpful,
+    /// No node has suitable victims. Contains the reasons of each node.
+    NotHelpful(Vec<String>),
 }
 
 /// Returns `true` if a Pod never preempts others.
@@ -94,11 +98,15 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     if nodes.iter().any(|it| it.name() == nominated) && on(nominated).iter().any(leaves) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let (budgets, reserved) = (budgets(sees.cluster), Nominated::before(pod, sees.cluster));
-    let choices = nodes
-        .iter()
-        .filter_map(|node| Some((*node, victims(pod, node, on(node.name()), &budgets, &reserved, sees)?)));
-    let best = choices.min_by_key(|(node, (victims, violations))| {
+    let search = Search::of(pod, sees);
+    let (mut choices, mut refusals) = (Vec::new(), Vec::new());
+    for node in nodes {
+        match search.victims(node, on(node.name())) {
+            Ok(found) => choices.push((*node, found)),
+            Err(reasons) => refusals.extend(reasons),
+        }
+    }
+    let best = choices.into_iter().min_by_key(|(node, (victims, violations))| {
         // The order of `pickOneNodeForPreemption`. The first victim has the highest priority, and among the victims
         // with this priority, it has started first.
         let first = victims.first();
@@ -113,7 +121,7 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
         )
     });
     let Some((node, (victims, _))) = best else {
-        return Preemption::NotHelpful;
+        return Preemption::NotHelpful(refusals);
     };
     let displaced = sees.cluster.unassigned();
     for it in displaced.filter(|it| nomination(it) == node.name() && priority(it) < priority(pod)) {
@@ -176,50 +184,91 @@ fn is_violation(pod: &Object, budgets: &[Budget<'_>], allowed: &mut [i64]) -> bo
     is_violation
 }
 
-/// Returns the Pods to remove from a node, and how many of them violate a budget. Removes as few Pods as possible,
-/// beginning with the least important one, and Pods that violate a budget last. The most important victim is first.
-/// `None` if the Pod would not fit even without all Pods of lower priority.
-fn victims<'a>(
-    pod: &Object,
-    node: &Object,
-    on_node: &[&'a Arc<Object>],
-    budgets: &[Budget<'_>],
-    reserved: &Nominated<'_>,
-    sees: &Sees<'_>,
-) -> Option<(Vec<&'a Arc<Object>>, usize)> {
-    let there = on_node.iter().copied().filter(|it| !is_finished(it));
-    let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
-        there.partition(|it| priority(it) < priority(pod));
-    lower.sort_by_key(|it| importance(it));
-    let asked = requests(pod);
-    let mut load = reserved.load(node.name(), None).unwrap_or_default();
-    stays.iter().for_each(|it| load.add(it));
-    let fits = |load: &Load, stays: &[&Arc<Object>]| {
-        let is_there = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
-        lacking(&asked, node, Some(load)).is_empty() && !ports::conflict(pod, node.name(), sees, is_there)
-    };
-    if lower.is_empty() || !fits(&load, &stays) {
-        return None;
-    }
-    let mut allowed: Vec<i64> = budgets.iter().map(|it| it.allowed).collect();
-    let (violating, others): (Vec<_>, Vec<_>) = lower
-        .into_iter()
-        .partition(|it| is_violation(it, budgets, &mut allowed));
-    let candidates = violating.into_iter().map(|it| (it, 1));
-    let candidates = candidates.chain(others.into_iter().map(|it| (it, 0)));
-    let (mut victims, mut violations) = (Vec::new(), 0);
-    for (candidate, violation) in candidates {
-        load.add(candidate);
-        stays.push(candidate);
-        if !fits(&load, &stays) {
-            load.remove(candidate);
-            stays.pop();
-            victims.push(candidate);
-            violations += violation;
+/// The Pods to remove from a node, the most important one first, and how many of them violate a budget.
+type Victims<'a> = (Vec<&'a Arc<Object>>, usize);
+
+/// A search for victims, which is the same for all nodes.
+struct Search<'s, 'a> {
+    pod: &'s Object,
+    sees: &'s Sees<'a>,
+    asked: Amounts,
+    budgets: Vec<Budget<'a>>,
+    reserved: Nominated<'a>,
+    nodes: Vec<&'a Arc<Object>>,
+    /// Set if the placement of the Pod depends on other Pods.
+    is_placed: bool,
+}
+
+impl<'s, 'a> Search<'s, 'a> {
+    fn of(pod: &'s Object, sees: &'s Sees<'a>) -> Self {
+        let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
+        Self {
+            pod,
+            sees,
+            asked: requests(pod),
+            budgets: budgets(sees.cluster),
+            reserved: Nominated::before(pod, sees.cluster),
+            is_placed: Placement::of(pod, &nodes, sees).has_rules(),
+            nodes,
         }
     }
-    victims.sort_by_key(|it| importance(it));
-    (!victims.is_empty()).then_some((victims, violations))
+
+    /// Returns the Pods to remove from a node. Removes as few Pods as possible, beginning with the least important one,
+    /// and Pods that violate a budget last. If the Pod would not fit even without all Pods of lower priority, the result
+    /// is an error with the reasons.
+    fn victims<'p>(&self, node: &Object, on_node: &[&'p Arc<Object>]) -> Result<Victims<'p>, Vec<String>> {
+        let there = on_node.iter().copied().filter(|it| !is_finished(it));
+        let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
+            there.partition(|it| priority(it) < priority(self.pod));
+        if lower.is_empty() {
+            return Err(vec![NO_VICTIMS.to_owned()]);
+        }
+        lower.sort_by_key(|it| importance(it));
+        let mut load = self.reserved.load(node.name(), None).unwrap_or_default();
+        stays.iter().for_each(|it| load.add(it));
+        let unmet = self.unmet(node, &load, &stays);
+        if !unmet.is_empty() {
+            return Err(unmet);
+        }
+        let mut allowed: Vec<i64> = self.budgets.iter().map(|it| it.allowed).collect();
+        let (violating, others): (Vec<_>, Vec<_>) = lower
+            .into_iter()
+            .partition(|it| is_violation(it, &self.budgets, &mut allowed));
+        let candidates = violating.into_iter().map(|it| (it, 1));
+        let candidates = candidates.chain(others.into_iter().map(|it| (it, 0)));
+        let (mut victims, mut violations) = (Vec::new(), 0);
+        for (candidate, violation) in candidates {
+            load.add(candidate);
+            stays.push(candidate);
+            if !self.unmet(node, &load, &stays).is_empty() {
+                load.remove(candidate);
+                stays.pop();
+                victims.push(candidate);
+                violations += violation;
+            }
+        }
+        victims.sort_by_key(|it| importance(it));
+        match victims.is_empty() {
+            true => Err(Vec::new()),
+            false => Ok((victims, violations)),
+        }
+    }
+
+    /// Returns the reasons why the Pod does not fit on a node if only the Pods in `stays` remain on it.
+    fn unmet(&self, node: &Object, load: &Load, stays: &[&Arc<Object>]) -> Vec<String> {
+        let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
+        if ports::conflict(self.pod, node.name(), self.sees, &stays) {
+            return vec![ports::NO_FREE_PORTS.to_owned()];
+        }
+        let lacking = lacking(&self.asked, node, Some(load));
+        if !lacking.is_empty() || !self.is_placed {
+            return lacking;
+        }
+        let is_there = |it: &Object| Cursor::root(it).text("spec.nodeName") != node.name() || stays(it);
+        let placement = Placement::without(self.pod, &self.nodes, self.sees, &is_there);
+        let refused = placement.refusal(node).map(|it| it.why.to_owned());
+        refused.into_iter().collect()
+    }
 }
 
 pub(crate) fn priority(pod: &Object) -> i64 {

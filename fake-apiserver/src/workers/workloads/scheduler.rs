@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::cluster::Cluster;
 use super::controller::Changed;
-use super::fit::{Load, lacking, requests};
+use super::fit::{Amounts, Load, lacking, never_fits, requests};
 use super::node_rules::{fits_affinity, tolerates};
 use super::placement::Placement;
 use super::plan::{Note, Plan, Regarding, Write};
@@ -126,7 +126,7 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     let node = match choose_node(pod, load, sees) {
         Ok(node) => node,
         Err(unfit) => {
-            let why = match preempt(pod, &unfit.full, sees, &mut plan) {
+            let why = match preempt(pod, &unfit.candidates, sees, &mut plan) {
                 Preemption::Nominates(node) => {
                     if nomination(pod) != node {
                         let patch = json!({"status": {"nominatedNodeName": node}});
@@ -135,11 +135,11 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
                     format!("{}.", unfit.reasons)
                 }
                 Preemption::NotEligible(why) => format!("{}. preemption: {why}", unfit.reasons),
-                Preemption::NotHelpful => {
+                Preemption::NotHelpful(refusals) => {
                     if !nomination(pod).is_empty() {
                         plan.merge_status(Resource::Pod, pod, preemption::no_nomination());
                     }
-                    format!("{}. preemption: {}.", unfit.reasons, unfit.preemption)
+                    format!("{}. preemption: {}.", unfit.reasons, unfit.not_helpful(refusals))
                 }
             };
             refuse(pod, &why, sees, &mut plan);
@@ -160,78 +160,116 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
 
 /// The reasons why no node fits a Pod.
 struct Unfit<'a> {
+    /// Number of nodes.
+    total: usize,
     reasons: String,
-    preemption: String,
-    /// The nodes on which the Pod could replace other Pods.
-    full: Vec<&'a Arc<Object>>,
+    /// The nodes on which the Pod may fit if other Pods are removed.
+    candidates: Vec<&'a Arc<Object>>,
+}
+
+impl Unfit<'_> {
+    /// Returns the text about the reasons why preemption is not helpful, with the reasons of the candidates.
+    fn not_helpful(&self, refusals: Vec<String>) -> String {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        counts.insert(NOT_HELPFUL.to_owned(), self.total - self.candidates.len());
+        for why in refusals {
+            *counts.entry(why).or_default() += 1;
+        }
+        unavailable(self.total, counts.iter().map(|(why, count)| (why.as_str(), *count)))
+    }
 }
 
 fn choose_node<'a>(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'a>) -> Result<String, Unfit<'a>> {
     let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
-    let mut fitting = Vec::new();
-    // `full`: nodes on which the Pod could replace other Pods. `held`: number of nodes that other Pods exclude.
-    let (mut full, mut held) = (Vec::new(), 0);
-    let asked = requests(pod);
-    let placement = Placement::of(pod, &nodes, sees);
-    let nominated = Nominated::before(pod, sees.cluster);
-    let claims = volume_binding::existing(pod, sees);
+    let (mut fitting, mut candidates) = (Vec::new(), Vec::new());
+    let filters = Filters {
+        pod,
+        load,
+        sees,
+        asked: requests(pod),
+        placement: Placement::of(pod, &nodes, sees),
+        nominated: Nominated::before(pod, sees.cluster),
+        claims: volume_binding::existing(pod, sees),
+    };
     for node in &nodes {
-        let mut count = |why: String| *refusals.entry(why).or_default() += 1;
-        if let Some(why) = refusal(pod, node) {
-            count(why.to_owned());
+        let Some(unsuitable) = filters.check(node) else {
+            fitting.push(*node);
             continue;
+        };
+        if unsuitable.can_change {
+            candidates.push(*node);
         }
-        let present = load.get(node.name());
-        let mut lacking = lacking(&asked, node, nominated.load(node.name(), present).as_ref().or(present));
-        if ports::conflict(pod, node.name(), sees, |_| true) {
-            lacking = vec![ports::NO_FREE_PORTS.to_owned()];
-        }
-        let unusable = volume_binding::refusals(&claims, node, sees);
-        if !unusable.is_empty() {
-            // The removal of other Pods does not help.
-            let reasons = if lacking.is_empty() {
-                unusable.into_iter().map(str::to_owned).collect()
-            } else {
-                lacking
-            };
-            reasons.into_iter().for_each(count);
-            continue;
-        }
-        let refused = placement.refusal(node);
-        match (lacking.is_empty(), refused) {
-            (true, None) => fitting.push(*node),
-            (true, Some(refused)) => {
-                held += usize::from(refused.can_change);
-                count(refused.why.to_owned());
-            }
-            (false, refused) => {
-                match refused {
-                    None => full.push(*node),
-                    Some(_) => held += 1,
-                }
-                lacking.into_iter().for_each(count);
-            }
+        for why in unsuitable.reasons {
+            *refusals.entry(why).or_default() += 1;
         }
     }
     let best = fitting.into_iter().min_by_key(|node| {
         let pods = load.get(node.name()).map_or(0, |it| it.pods);
         let is_other = node.name() != nomination(pod);
-        (is_other, -placement.score(node), pods, node.name().to_owned())
+        (is_other, -filters.placement.score(node), pods, node.name().to_owned())
     });
-    best.map(|it| it.name().to_owned()).ok_or_else(|| {
-        let total = nodes.len();
-        let movable = full.len() + held;
-        let preemption = [
-            ("No preemption victims found for incoming pod", movable),
-            (NOT_HELPFUL, total - movable),
-        ];
-        Unfit {
-            reasons: unavailable(total, refusals.iter().map(|(why, count)| (why.as_str(), *count))),
-            preemption: unavailable(total, preemption.into_iter()),
-            full,
-        }
+    best.map(|it| it.name().to_owned()).ok_or_else(|| Unfit {
+        total: nodes.len(),
+        reasons: unavailable(nodes.len(), refusals.iter().map(|(why, count)| (why.as_str(), *count))),
+        candidates,
     })
+}
+
+/// The data with which nodes are checked for a Pod.
+struct Filters<'f, 'a> {
+    pod: &'f Object,
+    /// The load of each node.
+    load: &'f BTreeMap<String, Load>,
+    sees: &'f Sees<'a>,
+    asked: Amounts,
+    placement: Placement<'f>,
+    nominated: Nominated<'a>,
+    claims: Vec<&'a Arc<Object>>,
+}
+
+/// The reasons why a node does not fit a Pod.
+struct Unsuitable {
+    reasons: Vec<String>,
+    /// Set if the removal of other Pods may help: the code `Unschedulable` of the scheduler's plugins, as opposed to
+    /// `UnschedulableAndUnresolvable`.
+    can_change: bool,
+}
+
+impl Filters<'_, '_> {
+    /// Returns the reasons why a node does not fit the Pod; `None` if it fits.
+    fn check(&self, node: &Object) -> Option<Unsuitable> {
+        let final_reason = |why: &str| Unsuitable {
+            reasons: vec![why.to_owned()],
+            can_change: false,
+        };
+        if let Some(why) = refusal(self.pod, node) {
+            return Some(final_reason(why));
+        }
+        let present = self.load.get(node.name());
+        let reserved = self.nominated.load(node.name(), present);
+        let mut reasons = lacking(&self.asked, node, reserved.as_ref().or(present));
+        let mut can_change = !never_fits(&self.asked, node);
+        if ports::conflict(self.pod, node.name(), self.sees, |_| true) {
+            reasons = vec![ports::NO_FREE_PORTS.to_owned()];
+            can_change = true;
+        }
+        let unusable = volume_binding::refusals(&self.claims, node, self.sees);
+        if !unusable.is_empty() {
+            if reasons.is_empty() {
+                reasons = unusable.into_iter().map(str::to_owned).collect();
+            }
+            can_change = false;
+        }
+        if !reasons.is_empty() {
+            return Some(Unsuitable { reasons, can_change });
+        }
+        let refused = self.placement.refusal(node)?;
+        Some(Unsuitable {
+            can_change: refused.can_change,
+            ..final_reason(refused.why)
+        })
+    }
 }
 
 /// Returns the message that no node is available, with the number of nodes for each reason. The reasons are sorted as
