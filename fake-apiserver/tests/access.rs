@@ -595,6 +595,81 @@ async fn q2_missing_permissions_are_reported_before_an_outdated_version() {
     assert_eq!(code, 403, "{status}");
 }
 
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Returns a server with the plugin `OwnerReferencesPermissionEnforcement`, on which the user `dev` has the permissions
+/// of these verbs for ConfigMaps, and of `more`.
+fn enforcing(verbs: &[&str], more: Value) -> ApiServer {
+    let server = rbac().enable_admission_plugins(["OwnerReferencesPermissionEnforcement"]);
+    let server = server.expect("the plugin is supported").start();
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}, more]);
+    let held = binding("RoleBinding", json!({"kind": "User", "name": "dev"}));
+    server.load([role(rules), held]).expect("the objects are valid");
+    server
+}
+
+fn owned(api_version: &str, kind: &str, blocks: bool) -> Value {
+    let mut owner = json!({"apiVersion": api_version, "kind": kind, "name": "owner", "uid": "u1"});
+    if blocks {
+        owner["blockOwnerDeletion"] = json!(true);
+    }
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": [owner]}})
+}
+
+/// Returns a rule that permits the use of one verb on one core resource.
+fn rule(resource: &str, verb: &str) -> Value {
+    json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]})
+}
+
+const NO_FINALIZERS: &str = "configmaps \"child\" is forbidden: cannot set blockOwnerDeletion if an ownerReference \
+                             refers to a resource you can't set finalizers on: , <nil>";
+
+#[rstest]
+#[case::without_permission(owned("v1", "Secret", true), rule("secrets", "update"), NO_FINALIZERS)]
+#[case::finalizers_of_another_resource(owned("v1", "Secret", true), rule("pods/finalizers", "update"), NO_FINALIZERS)]
+#[case::finalizers_of_the_owner(owned("v1", "Secret", true), rule("secrets/finalizers", "update"), "")]
+#[case::finalizers_of_all_resources(owned("v1", "Secret", true), rule("*/finalizers", "update"), "")]
+#[case::owner_that_is_not_blocked(owned("v1", "Secret", false), rule("pods", "get"), "")]
+#[case::unknown_kind_of_owner(
+    owned("e.com/v1", "Foo", true),
+    rule("secrets/finalizers", "update"),
+    "configmaps \"child\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for \
+     APIVersion e.com/v1 Kind Foo: no matches for kind \"Foo\" in version \"e.com/v1\""
+)]
+#[tokio::test(start_paused = true)]
+async fn p9_blocked_owners_require_the_permission_to_update_their_finalizers(
+    #[case] object: Value,
+    #[case] more: Value,
+    #[case] message: &str,
+) {
+    let server = enforcing(&["create"], more);
+    let (code, answer) = Ask::of(&server)
+        .token("dev-token")
+        .send("POST", CONFIG_MAPS, object)
+        .await;
+    assert_eq!(code, if message.is_empty() { 201 } else { 403 }, "{answer}");
+    assert_eq!(answer["message"].as_str().unwrap_or_default(), message);
+}
+
+#[rstest]
+#[case::without_permission(&["update"], 403)]
+#[case::with_permission(&["update", "delete"], 200)]
+#[tokio::test(start_paused = true)]
+async fn p9_change_of_owners_requires_the_permission_to_delete_the_object(#[case] verbs: &[&str], #[case] code: u16) {
+    let server = enforcing(verbs, rule("secrets/finalizers", "update"));
+    let unowned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}});
+    assert_eq!(Ask::of(&server).send("POST", CONFIG_MAPS, unowned.clone()).await.0, 201);
+    let path = format!("{CONFIG_MAPS}/child");
+    let dev = Ask::of(&server).token("dev-token");
+    assert_eq!(dev.send("PUT", &path, unowned).await.0, 200);
+    let (got, answer) = dev.send("PUT", &path, owned("v1", "Secret", true)).await;
+    assert_eq!(got, code, "{answer}");
+    if code == 403 {
+        let why = "configmaps \"child\" is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>";
+        assert_eq!(answer["message"], why);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn rules_review_lists_the_permissions_of_the_user() {
     let server = rbac().start();

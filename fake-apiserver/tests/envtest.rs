@@ -197,6 +197,9 @@ fn startup_error_is_reported_even_if_the_parent_discards_output(#[case] flag: &s
 #[case::two_address_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
 #[case::unknown_plugin_to_disable(&["--disable-admission-plugins=Nothing"], "\"Nothing\" is unknown")]
 #[case::unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
+#[case::unsupported_admission_plugin(
+    &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement,NodeRestriction"],
+    "admission plugin \"NodeRestriction\" is not supported")]
 #[case::unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
 #[case::gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
 #[case::gate_with_an_invalid_value(&["--feature-gates=WatchList=yes"],

@@ -145,6 +145,30 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Enables admission plugins by their names in Kubernetes. Fails with the name of a plugin that is unknown or not
+    /// supported. Of the plugins that are disabled by default in Kubernetes, only
+    /// `OwnerReferencesPermissionEnforcement` is supported: with RBAC, users need the permission to delete an object to
+    /// change its owners, and the permission to update the finalizers of an owner to set `blockOwnerDeletion`. Some
+    /// clusters, such as OpenShift, enable this plugin.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    ///
+    /// # fn main() -> Result<(), String> {
+    /// let builder = ApiServer::builder().authorization(Authorization::Rbac);
+    /// let server = builder.enable_admission_plugins(["OwnerReferencesPermissionEnforcement"])?.start();
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enable_admission_plugins<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let plugins = &mut self.options.admission.plugins;
+        match names.into_iter().find(|name| !plugins.turn_on(name)) {
+            Some(name) => Err(name.to_owned()),
+            None => Ok(self),
+        }
+    }
+
     /// Disables admission plugins that are enabled by default, by their names in Kubernetes. Fails with the name of a
     /// plugin that is unknown or cannot be disabled.
     ///

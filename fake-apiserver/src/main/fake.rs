@@ -49,8 +49,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
-    /// Enable an optional admission plugin: service-account, resource-quota-status (may be repeated)
-    #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status"])]
+    /// Enable an optional admission plugin: service-account, resource-quota-status, owner-references (may be repeated)
+    #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status", "owner-references"])]
     admission: Vec<String>,
 
     /// Log every request to stderr
@@ -178,6 +178,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     for plugin in &args.admission {
         builder = match plugin.as_str() {
             "service-account" => builder.service_account_admission(),
+            "owner-references" => builder.enable_admission_plugins(["OwnerReferencesPermissionEnforcement"])?,
             _ => builder.resource_quota_controller(),
         };
     }

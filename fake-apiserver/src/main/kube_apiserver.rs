@@ -23,7 +23,7 @@ use crate::{feature_gates, log, other_flags, report};
 const SECURE_PORT: u16 = 6443;
 
 /// Admission plugins of kube-apiserver that this server does not implement, so disabling them does not change anything.
-const ABSENT_PLUGINS: [&str; 17] = [
+const ABSENT_PLUGINS: [&str; 16] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -37,11 +37,13 @@ const ABSENT_PLUGINS: [&str; 17] = [
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
     "NodeRestriction",
-    "OwnerReferencesPermissionEnforcement",
     "PodGroupProtection",
     "PodNodeSelector",
     "PodTolerationRestriction",
 ];
+
+/// Admission plugins that are disabled by default and can be enabled.
+const OPTIONAL_PLUGINS: [&str; 1] = ["OwnerReferencesPermissionEnforcement"];
 
 /// Admission plugins that are enabled by default and can be disabled.
 const PLUGINS: [&str; 24] = [
@@ -149,7 +151,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
 
-    /// Admission plugins to enable: only plugins that are enabled by default are accepted
+    /// Admission plugins to enable: plugins that are enabled by default, and OwnerReferencesPermissionEnforcement
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
 
@@ -399,7 +401,8 @@ fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder
 
 /// Enables and disables admission plugins.
 fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
-    let known = |name: &str| PLUGINS.contains(&name);
+    let is_optional = |name: &str| OPTIONAL_PLUGINS.contains(&name);
+    let known = |name: &str| PLUGINS.contains(&name) || is_optional(name);
     for name in &args.enable_admission_plugins {
         if !known(name) {
             return Err(format!(
@@ -415,6 +418,11 @@ fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder,
         }
     }
     let off = || args.disable_admission_plugins.iter().map(String::as_str);
+    let optional = args.enable_admission_plugins.iter().map(String::as_str);
+    let optional = optional.filter(|it| is_optional(it) && !off().any(|off| off == *it));
+    let builder = builder
+        .enable_admission_plugins(optional)
+        .map_err(|name| format!("--enable-admission-plugins: admission plugin {name:?} is not supported"))?;
     let builder = match off().any(|it| it == "ServiceAccount") {
         true => builder,
         false => builder.service_account_admission(),

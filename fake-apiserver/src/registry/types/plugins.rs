@@ -8,6 +8,8 @@ pub(crate) struct PluginSet {
     pub(crate) service_account: bool,
     /// Set if the server updates `status` of ResourceQuotas, like the quota controller.
     pub(crate) counts_quota: bool,
+    /// Set if the plugin `OwnerReferencesPermissionEnforcement` is enabled.
+    pub(crate) owner_references: bool,
     /// Plugins that are enabled by default but disabled in this set, one bit each.
     off: u32,
 }
@@ -72,6 +74,21 @@ impl PluginSet {
     /// Returns `true` unless the plugin is disabled.
     pub(crate) fn has(&self, plugin: Plugin) -> bool {
         self.off & (1 << plugin as u32) == 0
+    }
+
+    /// Enables a plugin by its name in Kubernetes. Returns `false` for a name that is unknown or not supported.
+    pub(crate) fn turn_on(&mut self, name: &str) -> bool {
+        match name {
+            "OwnerReferencesPermissionEnforcement" => self.owner_references = true,
+            "ServiceAccount" => self.service_account = true,
+            _ => {
+                let plugin = Plugin::ALL.into_iter().find(|it| format!("{it:?}") == name);
+                let bit: u32 = plugin.map_or(0, |it| 1 << it as u32);
+                self.off &= !bit;
+                return plugin.is_some();
+            }
+        }
+        true
     }
 
     /// Disables a plugin by its name in Kubernetes. Returns `false` for a name that is unknown or cannot be disabled.

@@ -214,8 +214,8 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// Returns the Pods to remove from a node. Removes as few Pods as possible, beginning with the least important one,
-    /// and Pods that violate a budget last. If the Pod would not fit even without all Pods of lower priority, the result
-    /// is an error with the reasons.
+    /// and Pods that violate a budget last. If the Pod would not fit even without all Pods of lower priority, the
+    /// result is an error with the reasons.
     fn victims<'p>(&self, node: &Object, on_node: &[&'p Arc<Object>]) -> Result<Victims<'p>, Vec<String>> {
         let there = on_node.iter().copied().filter(|it| !is_finished(it));
         let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =

@@ -1,6 +1,7 @@
 //! The admission plugins of kube-apiserver that depend on other stored objects or on the user's permissions.
 //! `topology_labels` mutates, `limit_ranger`, `service_account`, `runtime_class` and `classes` mutate and validate,
-//! `certificates`, `pod_groups`, `pod_resize` and `pod_security` validate, in the order of `validation`.
+//! `certificates`, `owner_references`, `pod_groups`, `pod_resize` and `pod_security` validate, in the order of
+//! `validation`.
 //! `resource_quota` checks and charges quotas, and `quota_controller` updates them; both use `usage`. `service_account`
 //! uses `pod_secrets`. Plugins for a single kind are in the `admit` of its strategy. `types/plugins.rs` lists the
 //! enabled plugins.
@@ -8,6 +9,7 @@
 mod certificates;
 mod classes;
 mod limit_ranger;
+mod owner_references;
 mod pod_groups;
 mod pod_resize;
 mod pod_secrets;
@@ -93,7 +95,8 @@ pub(super) fn mutate(admission: &Admission, attributes: &mut Attributes<'_>) -> 
 /// ResourceQuotas.
 pub(super) fn may_validate(admission: &Admission, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
-    resource_quota::is_used(&admission.reader)
+    admission.setup.plugins.owner_references
+        || resource_quota::is_used(&admission.reader)
         || matches!(
             (group, resource),
             ("", "pods" | "persistentvolumeclaims") | ("scheduling.k8s.io", "priorityclasses")

@@ -1,7 +1,8 @@
 //! The order of the validating plugins, as in `AllOrderedPlugins` of kube-apiserver.
 
 use super::{
-    Plugin, certificates, classes, limit_ranger, pod_groups, pod_resize, pod_security, runtime_class, service_account,
+    Plugin, certificates, classes, limit_ranger, owner_references, pod_groups, pod_resize, pod_security, runtime_class,
+    service_account,
 };
 use crate::api::admission::Operation;
 use crate::api::object::Object;
@@ -44,6 +45,9 @@ pub(in super::super) fn validate(admission: &Admission, attributes: &Attributes<
     }
     if (group, resource) == ("scheduling.k8s.io", "priorityclasses") && plugins.has(Plugin::Priority) {
         classes::check_default_priority(reader, object, operation).map_err(refused)?;
+    }
+    if plugins.owner_references {
+        owner_references::check(admission, attributes, object).map_err(refused)?;
     }
     if let ("", "persistentvolumeclaims", "", Some(old)) = (group, resource, subresource, old)
         && plugins.has(Plugin::PersistentVolumeClaimResize)
