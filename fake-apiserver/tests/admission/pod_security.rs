@@ -49,6 +49,7 @@ async fn create(server: &ApiServer, spec: Value, contexts: &[Value]) -> Answer {
     {"allowPrivilegeEscalation": null, "capabilities": null, "seccompProfile": null}]))]
 #[case::allowed_sysctls("baseline", json!({"securityContext": {"sysctls": [
     {"name": "net.ipv4.tcp_rmem", "value": "1"}, {"name": "net.ipv4.tcp_wmem", "value": "1"}]}}), json!([{}]))]
+#[case::volume_of_a_secret("restricted", json!({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}), json!([{}]))]
 #[tokio::test(start_paused = true)]
 async fn compliant_pod_is_accepted(#[case] level: &str, #[case] spec: Value, #[case] contexts: Value) {
     let server = server(json!({ ENFORCE: level })).await;

@@ -74,7 +74,8 @@ const SAFE_SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-const RESTRICTED_VOLUMES: [&str; 8] = [
+/// Volume types that the level `restricted` permits.
+const RESTRICTED_VOLUMES: [&str; 9] = [
     "configMap",
     "csi",
     "downwardAPI",
@@ -83,6 +84,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
     "image",
     "persistentVolumeClaim",
     "projected",
+    "secret",
 ];
 
 /// Returns the violations of a level in a pod spec.
