@@ -50,6 +50,8 @@ async fn create(server: &ApiServer, spec: Value, contexts: &[Value]) -> Answer {
 #[case::allowed_sysctls("baseline", json!({"securityContext": {"sysctls": [
     {"name": "net.ipv4.tcp_rmem", "value": "1"}, {"name": "net.ipv4.tcp_wmem", "value": "1"}]}}), json!([{}]))]
 #[case::volume_of_a_secret("restricted", json!({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}), json!([{}]))]
+#[case::allowed_profiles("baseline", json!({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}),
+    json!([{"seLinuxOptions": {"type": "container_engine_t", "level": "s0"}}]))]
 #[tokio::test(start_paused = true)]
 async fn compliant_pod_is_accepted(#[case] level: &str, #[case] spec: Value, #[case] contexts: Value) {
     let server = server(json!({ ENFORCE: level })).await;
@@ -83,6 +85,19 @@ fn unconfined() -> Value {
 #[case::order_of_violations("restricted", json!({"hostUsers": false}),
     json!([{"procMount": "Unmasked", "allowPrivilegeEscalation": null, "capabilities": null}]),
     r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), procMount (container "c" must not set securityContext.procMount to "Unmasked")"#)]
+#[case::app_armor("baseline", json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+    json!([{"appArmorProfile": {"type": "Unconfined"}}, {}]),
+    r#"forbidden AppArmor profile (pod and container "c" must not set AppArmor profile type to "Unconfined")"#)]
+#[case::se_linux("baseline", json!({"securityContext": {"seLinuxOptions": {"type": "spc_t", "user": "u"}}}),
+    json!([{"seLinuxOptions": {"role": "r"}}, {}]),
+    r#"seLinuxOptions (pod and container "c" set forbidden securityContext.seLinuxOptions: type "spc_t"; user may not be set; role may not be set)"#)]
+#[case::process_on_a_windows_host("baseline",
+    json!({"hostNetwork": true, "securityContext": {"windowsOptions": {"hostProcess": true}}}), json!([{}]),
+    r#"host namespaces (hostNetwork=true), hostProcess (pod must not set securityContext.windowsOptions.hostProcess=true)"#)]
+#[case::host_of_a_probe("restricted", json!({"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always",
+    "securityContext": container("i", &json!({}))["securityContext"],
+    "livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}}]}), json!([{}]),
+    r#"probe or lifecycle host (container "i" uses probe or lifecycle host "10.0.0.1")"#)]
 #[tokio::test(start_paused = true)]
 async fn violations_are_listed(
     #[case] level: &str,
@@ -95,6 +110,62 @@ async fn violations_are_listed(
     let answer = create(&server, spec, &contexts).await;
     let why = format!("pods \"p\" is forbidden: violates PodSecurity \"{level}:latest\": {violations}");
     assert_eq!(answer.failure(), (403, why.as_str()));
+}
+
+fn sysctl() -> Value {
+    json!({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1"}]}})
+}
+
+fn probe() -> Value {
+    json!({"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always",
+        "livenessProbe": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}}]})
+}
+
+#[rstest]
+#[case::sysctl_before_it_was_permitted("v1.31", sysctl(), "forbidden sysctls (net.ipv4.tcp_rmem)")]
+#[case::sysctl_since_it_is_permitted("v1.32", sysctl(), "")]
+#[case::host_of_a_probe_before_it_was_forbidden("v1.33", probe(), "")]
+#[case::host_of_a_probe_since_it_is_forbidden(
+    "v1.34",
+    probe(),
+    r#"probe or lifecycle host (container "i" uses probe or lifecycle host "10.0.0.1")"#
+)]
+#[case::later_version_than_the_server(
+    "v1.300",
+    probe(),
+    r#"probe or lifecycle host (container "i" uses probe or lifecycle host "10.0.0.1")"#
+)]
+#[tokio::test(start_paused = true)]
+async fn version_of_the_policy_determines_the_checks(
+    #[case] version: &str,
+    #[case] spec: Value,
+    #[case] violations: &str,
+) {
+    let server = server(json!({ ENFORCE: "baseline", VERSION: version })).await;
+    let answer = create(&server, spec, &[json!({})]).await;
+    if violations.is_empty() {
+        made(&answer);
+        return;
+    }
+    let why = format!("pods \"p\" is forbidden: violates PodSecurity \"baseline:{version}\": {violations}");
+    assert_eq!(answer.failure(), (403, why.as_str()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn app_armor_annotations_of_a_template_are_checked() {
+    let server = server(json!({"pod-security.kubernetes.io/warn": "baseline"})).await;
+    let annotation = "container.apparmor.security.beta.kubernetes.io/c";
+    let template = json!({"metadata": {"labels": {"a": "b"}, "annotations": {annotation: "unconfined"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let answer = post(&server, "/apis/apps/v1/namespaces/a/deployments", deployment).await;
+    let warnings = answer.warnings.join("\n").replace('\\', "");
+    let expected = format!(
+        "would violate PodSecurity \"baseline:latest\": forbidden AppArmor profile (annotation must not set AppArmor \
+         profile type to \"{annotation}=\"unconfined\"\")"
+    );
+    assert!(warnings.contains(&expected), "{warnings}");
 }
 
 #[rstest]

@@ -1,11 +1,11 @@
-//! `PodSecurity`: enforces the levels in a namespace's labels for its Pods. Versions of a level are not distinguished:
-//! each is treated as `latest`.
+//! `PodSecurity`: enforces the levels in a namespace's labels for its Pods, with the checks of the version in the labels.
 
 use std::fmt;
 
-use super::pod_security_checks::{Level, violations};
+use super::pod_security_checks::{Level, Policy, violations};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::admission::attributes::Attributes;
@@ -43,6 +43,17 @@ pub(super) fn concerns(group: &str, resource: &str) -> bool {
 struct Demand {
     level: Level,
     version: String,
+}
+
+impl Demand {
+    /// Returns the policy on a server of this version. A later version is treated like the version of the server.
+    fn policy(&self, server: KubernetesVersion) -> Policy {
+        let minor = self.version.strip_prefix("v1.").and_then(|it| it.parse().ok());
+        Policy {
+            level: self.level,
+            minor: minor.unwrap_or(u8::MAX).min(server.minor()),
+        }
+    }
 }
 
 impl fmt::Display for Demand {
@@ -135,8 +146,10 @@ pub(super) fn check(reader: &Reader, attributes: &Attributes<'_>, object: &Objec
     };
     let demands = Demands::of(|key| namespace.label(key));
     let version = reader.scheme().version;
+    let annotations_path = format!("{}metadata.annotations", path.strip_suffix("spec").unwrap_or_default());
+    let of_pod = object.map_or_empty(&annotations_path);
     let said = |demand: &Demand| -> Option<String> {
-        let found = violations(&spec, demand.level, version);
+        let found = violations(of_pod, &spec, demand.policy(version));
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         (!found.is_empty()).then(|| format!("violate PodSecurity \"{demand}\": {}", found.join(", ")))
     };
@@ -229,13 +242,12 @@ fn check_namespace(reader: &Reader, attributes: &Attributes<'_>, object: &Object
     if is_relaxed || demand.level == Level::Privileged {
         return Ok(());
     }
-    let version = reader.scheme().version;
+    let policy = demand.policy(reader.scheme().version);
     let mut found = Vec::new();
     for pod in reader.objects_in("", "pods", object.name()) {
-        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), demand.level, version)
-            .iter()
-            .map(|it| it.reason)
-            .collect();
+        let root = Cursor::root(&pod);
+        let violations = violations(root.map_or_empty("metadata.annotations"), &root.at("spec"), policy);
+        let reasons: Vec<&str> = violations.iter().map(|it| it.reason).collect();
         if !reasons.is_empty() {
             found.push((reasons.join(", "), pod.name().to_owned()));
         }
