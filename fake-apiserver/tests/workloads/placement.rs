@@ -368,6 +368,22 @@ async fn preemption_removes_nominations_of_lower_priority() {
     assert_eq!(nomination("middle").await, Value::Null);
 }
 
+#[tokio::test(start_paused = true)]
+async fn nomination_is_removed_if_the_node_becomes_unsuitable() {
+    let cluster = Cluster::start();
+    let slow = PodScript::default().stops_after(Duration::from_secs(20));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    budget(&cluster, 0).await;
+    assert_eq!(place(&cluster, "low", "web", asking("8", "low", "")).await, "node-0");
+    place(&cluster, "high", "web", asking("8", "high", "")).await;
+    let nomination = async || cluster.get("v1", "Pod", "high").await["status"]["nominatedNodeName"].clone();
+    assert_eq!(nomination().await, "node-0");
+    let cordon = json!({"spec": {"unschedulable": true}});
+    cluster.patch("v1", "Node", "node-0", cordon).await;
+    cluster.pass(1.0).await;
+    assert_eq!(nomination().await, Value::Null);
+}
+
 /// A Pod that waits for another Pod is scheduled when that Pod exists on a node, or gets a matching label.
 #[rstest]
 #[case::matching_pod_is_created("db", "db")]

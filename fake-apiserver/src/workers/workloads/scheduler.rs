@@ -113,7 +113,10 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
         let subject = format!("0/{total} nodes are available");
         let preemption = match preemption::is_never(pod) {
             true => NEVER.to_owned(),
-            false => format!("{subject}: {total} {NOT_HELPFUL}."),
+            false => {
+                withdraw(pod, &mut plan);
+                format!("{subject}: {total} {NOT_HELPFUL}.")
+            }
         };
         refuse(
             pod,
@@ -136,9 +139,7 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
                 }
                 Preemption::NotEligible(why) => format!("{}. preemption: {why}", unfit.reasons),
                 Preemption::NotHelpful(refusals) => {
-                    if !nomination(pod).is_empty() {
-                        plan.merge_status(Resource::Pod, pod, preemption::no_nomination());
-                    }
+                    withdraw(pod, &mut plan);
                     format!("{}. preemption: {}.", unfit.reasons, unfit.not_helpful(refusals))
                 }
             };
@@ -156,6 +157,13 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, Load>, sees: &Sees<'_>)
     let message = format!("Successfully assigned {}/{} to {node}", pod.namespace(), pod.name());
     plan.note((Resource::Pod, pod), COMPONENT, "Scheduled", message);
     plan
+}
+
+/// Removes the nomination of a Pod that preemption does not help.
+fn withdraw(pod: &Object, plan: &mut Plan) {
+    if !nomination(pod).is_empty() {
+        plan.merge_status(Resource::Pod, pod, preemption::no_nomination());
+    }
 }
 
 /// The reasons why no node fits a Pod.
