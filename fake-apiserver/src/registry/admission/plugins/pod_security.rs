@@ -1,4 +1,5 @@
-//! `PodSecurity`: enforces the levels in a namespace's labels for its Pods, with the checks of the version in the labels.
+//! `PodSecurity`: enforces the levels in a namespace's labels for its Pods. The version in the labels determines the
+//! checks.
 
 use std::fmt;
 
