@@ -257,7 +257,7 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Returns the reasons why the Pod does not fit on a node if only the Pods in `stays` remain on it.
     fn unmet(&self, node: &Object, load: &Load, stays: &[&Arc<Object>]) -> Vec<String> {
         let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
-        if ports::conflict(self.pod, node.name(), self.sees, &stays) {
+        if ports::conflict(self.pod, node.name(), self.sees, stays) {
             return vec![ports::NO_FREE_PORTS.to_owned()];
         }
         let lacking = lacking(&self.asked, node, Some(load));

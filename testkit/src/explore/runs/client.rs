@@ -86,7 +86,7 @@ async fn pass<B>(
     life: Arc<Life>,
     server: ClientService,
     request: http::Request<B>,
-    about: Request,
+    mut about: Request,
 ) -> Answer
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -96,7 +96,6 @@ where
     }
     let gate = &harness.gate;
     let (mut parts, body) = request.into_parts();
-    let mut about = about;
     // Request bodies of clients are in memory; a body that cannot be read counts as empty.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     gate::look_inside(&mut about, &life, &body);
