@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::pods::nomination;
 use super::resource::Resource;
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
@@ -17,6 +18,8 @@ pub(crate) struct Cluster {
     tables: BTreeMap<Resource, Table>,
     /// Keys of the Pods without a node.
     unassigned: BTreeSet<Key>,
+    /// Keys of the Pods without a node that are nominated to a node.
+    nominated: BTreeSet<Key>,
     /// Keys of the Pods with required anti-affinity to other Pods.
     repelling: BTreeSet<Key>,
     /// An empty table, for resources without objects.
@@ -60,6 +63,7 @@ impl Cluster {
     pub(crate) fn put(&mut self, resource: Resource, key: &Key, object: Option<Object>) -> Option<Arc<Object>> {
         if resource == Resource::Pod {
             let is_unassigned = |it: &Object| Cursor::root(it).text("spec.nodeName").is_empty();
+            let is_nominated = |it: &Object| !nomination(it).is_empty();
             let repels = |it: &Object| {
                 let path = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution";
                 !Cursor::root(it).list(path).is_empty()
@@ -69,6 +73,7 @@ impl Cluster {
                 false => keys.remove(key),
             };
             put(&mut self.unassigned, object.as_ref().is_some_and(is_unassigned));
+            put(&mut self.nominated, object.as_ref().is_some_and(is_nominated));
             put(&mut self.repelling, object.as_ref().is_some_and(repels));
         }
         let table = self.tables.entry(resource).or_default();
@@ -103,6 +108,12 @@ impl Cluster {
     pub(crate) fn unassigned(&self) -> impl Iterator<Item = &Arc<Object>> {
         let pods = self.table(Resource::Pod);
         self.unassigned.iter().filter_map(|key| pods.objects.get(key))
+    }
+
+    /// Returns the Pods without a node that are nominated to a node, in key order.
+    pub(crate) fn nominated(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let pods = self.table(Resource::Pod);
+        self.nominated.iter().filter_map(|key| pods.objects.get(key))
     }
 
     /// Returns the Pods with required anti-affinity to other Pods, in key order.

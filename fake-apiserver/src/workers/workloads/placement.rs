@@ -57,8 +57,8 @@ struct Spread {
 }
 
 impl Term {
-    /// Counts the Pods by the label values of their nodes.
-    /// `is_there` returns `false` for Pods that are treated as removed.
+    /// Counts the Pods by the label values of their nodes. `is_there` returns `false` for Pods that are treated as
+    /// removed.
     fn of<'a>(
         topology: &str,
         pods: impl Iterator<Item = &'a Arc<Object>>,

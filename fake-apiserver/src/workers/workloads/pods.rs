@@ -20,6 +20,15 @@ pub(crate) fn status(object: &Object) -> &Map {
     Cursor::root(object).map_or_empty("status")
 }
 
+/// Returns the node to which a Pod without a node is nominated, or an empty string.
+pub(crate) fn nomination(pod: &Object) -> &str {
+    let pod = Cursor::root(pod);
+    match pod.text("spec.nodeName") {
+        "" => pod.text("status.nominatedNodeName"),
+        _ => "",
+    }
+}
+
 /// Returns the annotation with this name.
 pub(crate) fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object

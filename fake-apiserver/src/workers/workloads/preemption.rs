@@ -12,7 +12,7 @@ use super::cluster::{Cluster, selects};
 use super::fit::{Amounts, Load, lacking, requests};
 use super::placement::Placement;
 use super::plan::{Plan, Write};
-use super::pods::{condition, generation, is_active, is_finished, spec, status, time};
+use super::pods::{condition, generation, is_active, is_finished, nomination, spec, status, time};
 use super::ports;
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions, put_condition, selector_of};
@@ -47,15 +47,6 @@ pub(crate) fn is_never(pod: &Object) -> bool {
     Cursor::root(pod).text("spec.preemptionPolicy") == "Never"
 }
 
-/// Returns the node to which a Pod without a node is nominated, or an empty string.
-pub(crate) fn nomination(pod: &Object) -> &str {
-    let pod = Cursor::root(pod);
-    match pod.text("spec.nodeName") {
-        "" => pod.text("status.nominatedNodeName"),
-        _ => "",
-    }
-}
-
 /// Pods that wait until their victims are gone, by the node to which they are nominated.
 pub(crate) struct Nominated<'a>(BTreeMap<&'a str, Vec<&'a Arc<Object>>>);
 
@@ -64,11 +55,10 @@ impl<'a> Nominated<'a> {
     /// (`addGENominatedPods`).
     pub(crate) fn before(pod: &Object, cluster: &'a Cluster) -> Self {
         let mut nominated: BTreeMap<&str, Vec<&Arc<Object>>> = BTreeMap::new();
-        for other in cluster.unassigned() {
-            let node = nomination(other);
+        for other in cluster.nominated() {
             let is_other = other.uid() != pod.uid() && is_active(other);
-            if !node.is_empty() && is_other && priority(other) >= priority(pod) {
-                nominated.entry(node).or_default().push(other);
+            if is_other && priority(other) >= priority(pod) {
+                nominated.entry(nomination(other)).or_default().push(other);
             }
         }
         Self(nominated)
@@ -123,7 +113,7 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     let Some((node, (victims, _))) = best else {
         return Preemption::NotHelpful(refusals);
     };
-    let displaced = sees.cluster.unassigned();
+    let displaced = sees.cluster.nominated();
     for it in displaced.filter(|it| nomination(it) == node.name() && priority(it) < priority(pod)) {
         plan.merge_status(Resource::Pod, it, no_nomination());
     }
