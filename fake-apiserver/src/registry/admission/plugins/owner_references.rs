@@ -2,6 +2,8 @@
 //! permission to delete the object. To let the object block the deletion of an owner, the user needs the permission to
 //! update the finalizers of this owner.
 
+use std::collections::BTreeMap;
+
 use crate::api::admission::Operation;
 use crate::api::field::quote;
 use crate::api::json::{Map, Value};
@@ -63,12 +65,10 @@ fn owners(object: &Object) -> &[Value] {
 /// Returns the owners that an object blocks, except those that it has blocked before.
 fn newly_blocked<'a>(object: &'a Object, old: Option<&Object>) -> Vec<&'a Map> {
     let blocks = |owner: &Map| Cursor::root(owner).flag("blockOwnerDeletion") == Some(true);
-    let has_blocked = |owner: &Map| {
-        let uid = Cursor::root(owner).text("uid");
-        let before = old.into_iter().flat_map(|it| Cursor::root(it).maps(OWNERS));
-        let same = before.filter(|it| Cursor::root(it).text("uid") == uid).last();
-        same.is_some_and(blocks)
-    };
+    let before = old.into_iter().flat_map(|it| Cursor::root(it).maps(OWNERS));
+    // If several owners have the same uid, the last one counts.
+    let before: BTreeMap<&str, bool> = before.map(|it| (Cursor::root(it).text("uid"), blocks(it))).collect();
+    let has_blocked = |owner: &Map| before.get(Cursor::root(owner).text("uid")) == Some(&true);
     let owners = Cursor::root(object).maps(OWNERS);
     owners.filter(|it| blocks(it) && !has_blocked(it)).collect()
 }
