@@ -85,6 +85,9 @@ fn unconfined() -> Value {
 #[case::order_of_violations("restricted", json!({"hostUsers": false}),
     json!([{"procMount": "Unmasked", "allowPrivilegeEscalation": null, "capabilities": null}]),
     r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"]), procMount (container "c" must not set securityContext.procMount to "Unmasked")"#)]
+#[case::order_of_host_ports("baseline", json!({"initContainers": [{"name": "i", "image": "i", "ports": [
+    {"containerPort": 1, "hostPort": 9000}, {"containerPort": 2, "hostPort": 10000}]}]}), json!([{}]),
+    r#"hostPort (container "i" uses hostPorts 10000, 9000)"#)]
 #[case::app_armor("baseline", json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
     json!([{"appArmorProfile": {"type": "Unconfined"}}, {}]),
     r#"forbidden AppArmor profile (pod and container "c" must not set AppArmor profile type to "Unconfined")"#)]

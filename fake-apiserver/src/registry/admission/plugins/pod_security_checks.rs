@@ -412,13 +412,12 @@ fn host_ports(spec: &Cursor<'_>) -> Option<String> {
         ports.filter(|port| *port != 0).collect()
     };
     let names = names_of(spec, |it| !ports(it).is_empty());
-    let mut all: Vec<i64> = containers(spec).flat_map(|it| ports(&it)).collect();
-    all.sort_unstable();
-    all.dedup();
-    let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let all = containers(spec).flat_map(|it| ports(&it)).map(|it| it.to_string());
+    // The numbers are sorted as strings, like in kube-apiserver.
+    let all = Vec::from_iter(all.collect::<BTreeSet<String>>());
     let verb = if names.len() > 1 { "use" } else { "uses" };
     let plural = if all.len() > 1 { "s" } else { "" };
-    named("container", &names).map(|it| format!("{it} {verb} hostPort{plural} {}", shown.join(", ")))
+    named("container", &names).map(|it| format!("{it} {verb} hostPort{plural} {}", all.join(", ")))
 }
 
 fn restricted_volumes(spec: &Cursor<'_>) -> Vec<String> {
