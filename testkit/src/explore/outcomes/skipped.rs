@@ -33,7 +33,9 @@ impl Skipped {
         let used = used_claims(reference);
         let is_left = |kept: &&Kept| {
             let is_unused = claim(kept).is_some_and(|it| !used.contains(&it));
-            !kept.is_untouched && is_unused || gone_owner(reference, kept, &gone).is_some()
+            // An object with the same name as a deleted object may belong to another object.
+            let is_owned = || kept.owners().iter().any(|uid| reference.exists(uid));
+            !kept.is_untouched && is_unused || gone_owner(reference, kept, &gone).is_some() && !is_owned()
         };
         let are_left = |(key, all): &(&Arc<str>, &Vec<Kept>)| {
             let missing = all.len().saturating_sub(found.named(key).len());
@@ -72,9 +74,10 @@ fn used_claims(end: &EndState) -> BTreeSet<(String, String)> {
     for kept in pods.flat_map(|(_, all)| all) {
         let pod = kept.object.value();
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
-            if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-                used.insert((kept.object.namespace().to_owned(), name.to_owned()));
-            }
+            let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+            let own = || volume["name"].as_str().map(|it| format!("{}-{it}", kept.object.name()));
+            let name = named.or_else(|| volume["ephemeral"].is_object().then(own).flatten());
+            used.extend(name.map(|it| (kept.object.namespace().to_owned(), it)));
         }
     }
     used
@@ -157,6 +160,13 @@ mod tests {
         object("v1", "PersistentVolume", "data").set("spec", spec)
     }
 
+    /// A Pod with an ephemeral volume, for which the claim `web-0-data` is created.
+    fn pod_with_ephemeral_volume() -> ObjectBuilder {
+        let template = json!({"spec": claim("data").value()["spec"]});
+        let volume = json!({"name": "data", "ephemeral": {"volumeClaimTemplate": template}});
+        pod("web-0").set("spec.volumes", json!([volume]))
+    }
+
     fn pod_with(claim: &str) -> ObjectBuilder {
         let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
         pod("web-0").set("spec.volumes", json!([volume]))
@@ -178,6 +188,7 @@ mod tests {
     #[case::volume_of_a_claim_that_no_pod_uses(vec![volume()], vec![], true)]
     #[case::claim_of_a_pod(vec![claim("data-web-0")], vec![pod_with("data-web-0")], false)]
     #[case::volume_of_a_pod(vec![volume()], vec![pod_with("data-web-0")], false)]
+    #[case::claim_of_an_ephemeral_volume(vec![claim("web-0-data")], vec![pod_with_ephemeral_volume()], false)]
     #[case::object_of_a_deleted_object(vec![config_map("shop-data")], vec![], true)]
     #[case::object_of_an_existing_object(vec![config_map("blog-data")], vec![config_map("blog")], false)]
     #[tokio::test]
@@ -191,5 +202,24 @@ mod tests {
         assert!(!reference.judge(&found, &Mask::default()).lines.is_empty());
         let lines = reference.judge_overlap(&found, &Mask::default()).lines;
         assert_eq!(lines.is_empty(), is_equal, "{lines:?}");
+    }
+
+    /// Creates objects with an owner, deletes the ConfigMap `shop`, and returns the end state.
+    async fn after_with_owner(names: &[&str]) -> EndState {
+        let cluster = TestCluster::start();
+        let owner = cluster.create(config_map("blog")).await;
+        cluster.create(config_map("shop")).await;
+        for name in names {
+            cluster.create(config_map(name).owned_by(&owner)).await;
+        }
+        cluster.delete(config_map("shop")).await;
+        EndState::of(cluster.server(), 0, &Work::default())
+    }
+
+    #[tokio::test]
+    async fn objects_with_an_existing_owner_may_not_be_missing() {
+        let (reference, found) = (after_with_owner(&["shop-data"]).await, after_with_owner(&[]).await);
+        let lines = reference.judge_overlap(&found, &Mask::default()).lines;
+        assert!(lines.iter().any(|it| it.contains("shop-data")), "{lines:?}");
     }
 }
