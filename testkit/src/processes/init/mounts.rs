@@ -80,17 +80,16 @@ impl Mounts {
             Some(_) => directory.to_owned(),
             None => format!("{directory}/{file}"),
         };
-        let mut is_empty = true;
-        for (file, text) in content.into_iter().filter(|it| key.is_none_or(|key| key == it.0)) {
-            if is_kubeconfig(&text) {
-                self.places.push((below(&place, &file), Some(KUBECONFIG.to_owned())));
-            } else {
-                self.files.push((format!("files/{}", below(&path, &file)), text));
-                is_empty = false;
-            }
+        let content = content.into_iter().filter(|it| key.is_none_or(|key| key == it.0));
+        let (kubeconfigs, files): (Vec<_>, Vec<_>) = content.partition(|(_, text)| is_kubeconfig(text));
+        let has_others = kubeconfigs.is_empty() || !files.is_empty();
+        for (file, text) in files {
+            self.files.push((format!("files/{}", below(&path, &file)), text));
         }
-        let is_replaced = is_empty && self.places.last().is_some_and(|it| it.0.starts_with(&place));
-        if !is_replaced {
+        for (file, _) in kubeconfigs {
+            self.places.push((below(&place, &file), Some(KUBECONFIG.to_owned())));
+        }
+        if has_others {
             self.places.push((place, Some(format!("{}{path}", DIRECTORIES[0]))));
         }
     }
@@ -158,6 +157,16 @@ fn projected(mut data: BTreeMap<String, String>, items: &Value) -> BTreeMap<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_of_a_volume_without_files_is_replaced() {
+        let mut mounts = Mounts::default();
+        let settings = BTreeMap::from([("a.yaml".to_owned(), "level: 3\n".to_owned())]);
+        mounts.add("/etc/web/more".to_owned(), settings, None, "web");
+        mounts.add("/etc/web".to_owned(), BTreeMap::new(), None, "web");
+        let places: Vec<&str> = mounts.places.iter().map(|it| it.0.as_str()).collect();
+        assert_eq!(places, ["/etc/web/more", "/etc/web"]);
+    }
 
     #[rstest::rstest]
     #[case::directory("dir: /certs\n", "dir: X\n")]
