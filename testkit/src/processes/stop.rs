@@ -24,7 +24,7 @@ pub(crate) struct Stop {
     pub(crate) grace: Time,
 }
 
-/// A signal that asks a process to exit.
+/// A signal that stops a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub(crate) enum StopSignal {
     #[default]

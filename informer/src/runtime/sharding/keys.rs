@@ -79,8 +79,8 @@ pub(crate) struct ShardKeys<R: RequestKey> {
 struct Gains<R> {
     /// Permissions before the changes since the last replay that may have added keys.
     earlier: Vec<Permission>,
-    /// Keys whose reconciles began after the last of these changes, which a replay skips. `None` unless a replay is
-    /// necessary or in progress. The set is never iterated.
+    /// Keys with a reconcile that began after the last of these changes; a replay skips them. `None` unless a replay
+    /// is necessary or in progress. The set is never iterated.
     begun: Option<HashSet<R, RandomState>>,
 }
 

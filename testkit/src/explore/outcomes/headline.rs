@@ -92,7 +92,7 @@ fn left_behind(end: &EndState, trace: &[Step], found: &EndState) -> Option<Strin
     None
 }
 
-/// Returns the objects that were deleted and whose names no other object has taken since, oldest first.
+/// Returns the deleted objects, oldest first, except if an object with the same name and resource exists now.
 pub(super) fn gone(end: &EndState) -> Vec<&StoredObject> {
     let is_gone = |owner: &&StoredObject| {
         let key = format!("{} {}/{}", resource(owner), owner.namespace(), owner.name());
@@ -101,8 +101,8 @@ pub(super) fn gone(end: &EndState) -> Vec<&StoredObject> {
     end.deleted().iter().filter(is_gone).collect()
 }
 
-/// Returns the object among `gone` for which the run created an object: the object mentions its uid, or is named after
-/// it.
+/// Returns the object in `gone` for which the run probably created the object `kept`: `kept` contains its uid, or is
+/// named after it.
 pub(super) fn gone_owner<'a>(end: &EndState, kept: &Kept, gone: &[&'a StoredObject]) -> Option<&'a StoredObject> {
     if kept.is_untouched {
         return None;
