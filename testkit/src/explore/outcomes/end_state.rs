@@ -14,7 +14,6 @@ use super::identities::{Identities, Keys, Referent, Which, has_time_in_name, res
 use super::pair::Pair;
 use super::permutations::take_permuted;
 use super::sameness::owners;
-use super::skipped::Skipped;
 use super::times::{is_time, machine_since, times_within};
 use super::versions::Versions;
 use crate::explore::trace::timeless;
@@ -340,15 +339,8 @@ impl EndState {
         self.judged(found, mask, |_| true)
     }
 
-    /// Same as `judge` for a run in which users made a change before controllers had observed the previous one. Ignores
-    /// traces of changes that controllers need not observe.
-    pub(crate) fn judge_overlap(&self, found: &Self, mask: &Mask) -> Judged {
-        let [left, right] = [self, found].map(|it| it.under(&mask.templates));
-        let skipped = Skipped::of(left.as_ref().unwrap_or(self), right.as_ref().unwrap_or(found));
-        self.judged(found, mask, |it| !skipped.explains(it))
-    }
-
-    fn judged(&self, found: &Self, mask: &Mask, counts: impl Fn(&Difference) -> bool) -> Judged {
+    /// Same as `judge`, but only for the differences that count.
+    pub(super) fn judged(&self, found: &Self, mask: &Mask, counts: impl Fn(&Difference) -> bool) -> Judged {
         let (mut differences, permuted) = self.differences_but_for_order(found, mask);
         differences.retain(counts);
         let fields = differences.iter().filter(|it| it.values.is_some());

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::difference::Difference;
-use super::end_state::{EndState, Kept};
+use super::end_state::{EndState, Judged, Kept};
 use super::headline::{gone, gone_owner};
+use crate::mask::Mask;
 
 /// Resources in which workers keep the history of a spec.
 const REVISIONS: &str = "controllerrevisions.apps";
@@ -16,6 +17,16 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
+
+impl EndState {
+    /// Same as `judge` for a run in which users made a change before controllers had observed the previous one. Ignores
+    /// traces of changes that controllers need not observe.
+    pub(crate) fn judge_overlap(&self, found: &Self, mask: &Mask) -> Judged {
+        let [left, right] = [self, found].map(|it| it.under(&mask.templates));
+        let skipped = Skipped::of(left.as_ref().unwrap_or(self), right.as_ref().unwrap_or(found));
+        self.judged(found, mask, |it| !skipped.explains(it))
+    }
+}
 
 /// Objects of the reference that are missing in a run because its controllers did not observe each change by users.
 ///
