@@ -40,8 +40,8 @@ impl Registry {
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.remarks.warnings.extend(repeated);
 
-        // A POST clears the deletion fields (`WipeObjectMetaSystemFields`); a PUT that creates an object keeps them (rule
-        // B1).
+        // A POST clears the deletion fields (`WipeObjectMetaSystemFields`); a PUT that creates an object keeps them
+        // (rule B1).
         if request.info.verb == Verb::Create {
             for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
                 object.metadata_mut().remove(field);

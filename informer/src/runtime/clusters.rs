@@ -110,8 +110,8 @@ impl Cluster {
         ClusterId::new(&self.name)
     }
 
-    /// Returns the client of the cluster. Like writes of [`Manager::client`], its writes are recorded, and refused after
-    /// this process has lost the lease.
+    /// Returns the client of the cluster. Like writes of [`Manager::client`], its writes are recorded, and refused
+    /// after this process has lost the lease.
     pub fn client(&self) -> Client {
         self.client.clone()
     }

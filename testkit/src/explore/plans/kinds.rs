@@ -68,8 +68,8 @@ pub const fn overlaps() -> Faults {
     Faults(128)
 }
 
-/// Stops processes by SIGSTOP and continues them, stops them by their stop signal and restarts them, delays responses to
-/// writes, restarts the API server, and returns older states in lists after a restart. Only affects controllers that
+/// Stops processes by SIGSTOP and continues them, stops them by their stop signal and restarts them, delays responses
+/// to writes, restarts the API server, and returns older states in lists after a restart. Only affects controllers that
 /// run in separate processes.
 pub(crate) const fn of_processes() -> Faults {
     Faults(256)
