@@ -104,9 +104,19 @@ struct State {
     failed: Option<String>,
     /// Set at the end of the run, after which nothing waits until the process is ready.
     is_over: bool,
-    /// The last lines of the output since the last start.
+    /// The last process of each life. Processes of earlier lives are removed when their exit has been handled.
+    started: BTreeMap<u64, Started>,
+}
+
+/// A process that was started.
+#[derive(Debug)]
+struct Started {
+    group: i32,
+    /// Set if the process has received the stop signal of its controller.
+    is_stopping: bool,
+    /// The last lines of the output.
     last: VecDeque<String>,
-    /// The first lines of a panic, if there was one.
+    /// The first lines of a panic, if there was one. For a process that is being stopped, of a panic after the signal.
     panic: Vec<String>,
 }
 
@@ -147,7 +157,7 @@ impl Process {
                     return Err(format!(
                         "{} was not ready within {bound:?}; increase its `startup` if it starts slowly; its last output:{}",
                         self.0.launch.name,
-                        last_lines(&state.last)
+                        last_lines(state.started.get(&state.life))
                     ));
                 }
             }
@@ -231,7 +241,9 @@ impl Shared {
     /// Stops a running process by the signal of its controller, and by SIGKILL if it does not end in time.
     async fn stop(&self) {
         // Until the process has exited, it may still be killed by another fault.
-        let Some(group) = lock(&self.state).group else { return };
+        let Some(group) = lock(&self.state).begin_stop() else {
+            return;
+        };
         self.launch.usage.add(group.unsigned_abs());
         let Stop { signal, grace } = self.launch.controller.stop;
         kill(group, signal.signal());
@@ -268,6 +280,7 @@ impl Shared {
             }
             let Some(hooks) = self.hooks.upgrade() else { return };
             if !self.is_current(life) {
+                lock(&self.state).started.remove(&life);
                 return;
             }
             self.launch.address.begin(Arc::clone(&hooks).service(&self.launch.name));
@@ -284,13 +297,13 @@ impl Shared {
             {
                 let mut state = lock(&self.state);
                 if state.life != life {
+                    state.started.remove(&life);
                     kill(group, Signal::KILL);
                     self.launch.reaper.remove(group);
                     return;
                 }
                 state.group = Some(group);
-                state.panic.clear();
-                state.last.clear();
+                state.started.insert(life, Started::new(group));
             }
             let shared = Arc::clone(&self);
             let output = read_output(&mut child, move |line| shared.wrote(line, life));
@@ -303,11 +316,12 @@ impl Shared {
             kill(group, Signal::KILL);
             self.launch.reaper.remove(group);
             if !self.is_current(life) {
+                self.stopped(life, status.ok());
                 return;
             }
             let has_crashed = status.as_ref().is_ok_and(is_crash);
             let status = status.map_or_else(|err| err.to_string(), described);
-            if !self.ended(&status, has_crashed, back_off) {
+            if !self.ended(life, &status, has_crashed, back_off) {
                 return;
             }
             sleep(back_off).await;
@@ -317,12 +331,13 @@ impl Shared {
 
     /// Reports that the process ended by itself. Returns `true` if it must be restarted. A panic, or a signal for an
     /// error of the program, fails the run.
-    fn ended(&self, status: &str, has_crashed: bool, back_off: Duration) -> bool {
+    fn ended(&self, life: u64, status: &str, has_crashed: bool, back_off: Duration) -> bool {
         let (panic, last) = {
             let mut state = lock(&self.state);
             state.group = None;
             state.is_ready = false;
-            (std::mem::take(&mut state.panic), last_lines(&state.last))
+            let panic = state.started.get_mut(&life).map(|it| std::mem::take(&mut it.panic));
+            (panic.unwrap_or_default(), last_lines(state.started.get(&life)))
         };
         self.launch.address.ended();
         let Some(hooks) = self.hooks.upgrade() else {
@@ -330,18 +345,34 @@ impl Shared {
         };
         let name = &self.launch.name;
         let restarts = self.launch.controller.restarts;
-        let has_panicked = !panic.is_empty();
-        if has_panicked || has_crashed || !restarts {
-            let panicked: String = panic.iter().map(|it| format!("\n    {it}")).collect();
-            let what = match has_panicked {
-                true => format!("panicked and {status}:{panicked}\n  its last output:{last}"),
-                false => format!("{status}; its last output:{last}"),
-            };
-            hooks.controller_broke(name, what);
+        if !panic.is_empty() || has_crashed || !restarts {
+            hooks.controller_broke(name, broken(&panic, status, &last));
             lock(&self.state).failed = Some(format!("{name} {status}; its last output:{last}"));
         }
         hooks.controller_ended(name, status, restarts.then_some(back_off));
         restarts
+    }
+
+    /// Handles the exit of a process of an earlier life. If the process was being stopped, a panic after the stop
+    /// signal and a signal for an error of the program fail the run. `status` is `None` if it cannot be read.
+    ///
+    /// Python programs also log the first line of a panic for errors that they handle, so a panic only counts if the
+    /// exit code is the code of an error.
+    fn stopped(&self, life: u64, status: Option<ExitStatus>) {
+        let started = lock(&self.state).started.remove(&life);
+        let Some(started) = started.filter(|it| it.is_stopping) else {
+            return;
+        };
+        let Some(status) = status else { return };
+        let has_panicked = !started.panic.is_empty() && has_failed(status, self.launch.controller.stop);
+        if (has_panicked || is_crash(&status))
+            && let Some(hooks) = self.hooks.upgrade()
+        {
+            let how = format!("{} when it was stopped", described(status));
+            let panic: &[String] = if has_panicked { &started.panic } else { &[] };
+            let what = broken(panic, &how, &last_lines(Some(&started)));
+            hooks.controller_broke(&self.launch.name, what);
+        }
     }
 
     /// Starts a shell that waits for a line on its standard input and then executes the program. Fails with a message
@@ -391,19 +422,14 @@ impl Shared {
             hooks.controller_wrote(&self.launch.name, line.clone());
         }
         let mut state = lock(&self.state);
-        if state.life != life {
-            return;
+        if state.life == life {
+            let text = self.launch.ready.as_ref().and_then(|it| it.log.as_ref());
+            state.is_ready |= text.is_some_and(|it| line.contains(it));
         }
-        let is_first = state.panic.is_empty() && is_panic(&line);
-        if is_first || (1..PANIC_LINES).contains(&state.panic.len()) {
-            state.panic.push(line.clone());
+        // A process that is being stopped belongs to an earlier life.
+        if let Some(started) = state.started.get_mut(&life) {
+            started.wrote(line);
         }
-        let text = self.launch.ready.as_ref().and_then(|it| it.log.as_ref());
-        state.is_ready |= text.is_some_and(|it| line.contains(it));
-        if state.last.len() >= LAST_LINES {
-            state.last.pop_front();
-        }
-        state.last.push_back(line);
     }
 
     /// Records whether the process is ready. Returns `true` if it is ready or if its run is over.
@@ -428,6 +454,43 @@ impl Shared {
             }
             sleep(LOOK_FOR_READY).await;
         }
+    }
+}
+
+impl State {
+    /// Records that the current process is being stopped. Returns its process group.
+    fn begin_stop(&mut self) -> Option<i32> {
+        let group = self.group?;
+        for started in self.started.values_mut() {
+            if started.group == group && !started.is_stopping {
+                started.is_stopping = true;
+                started.panic.clear();
+            }
+        }
+        Some(group)
+    }
+}
+
+impl Started {
+    fn new(group: i32) -> Self {
+        Self {
+            group,
+            is_stopping: false,
+            last: VecDeque::new(),
+            panic: Vec::new(),
+        }
+    }
+
+    /// Records a line of the output.
+    fn wrote(&mut self, line: String) {
+        let is_first = self.panic.is_empty() && is_panic(&line);
+        if is_first || (1..PANIC_LINES).contains(&self.panic.len()) {
+            self.panic.push(line.clone());
+        }
+        if self.last.len() >= LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
     }
 }
 
@@ -459,6 +522,22 @@ fn is_crash(status: &ExitStatus) -> bool {
     signal.is_some_and(|it| crashes.contains(&it))
 }
 
+/// Returns `true` if a process exited with the code of an error. A process that was ended by its stop signal may exit
+/// with 128 and the number of this signal, as in a shell.
+fn has_failed(status: ExitStatus, stop: Stop) -> bool {
+    let of_signal = 128 + stop.signal.signal().as_raw();
+    status.code().is_some_and(|it| it != 0 && it != of_signal)
+}
+
+/// Describes the exit of a process that fails the run. `panic` contains the first lines of a panic, if there was one.
+fn broken(panic: &[String], status: &str, last: &str) -> String {
+    if panic.is_empty() {
+        return format!("{status}; its last output:{last}");
+    }
+    let panicked: String = panic.iter().map(|it| format!("\n    {it}")).collect();
+    format!("panicked and {status}:{panicked}\n  its last output:{last}")
+}
+
 /// Describes the exit: `exited with code 1`, or `was killed by signal 9`.
 fn described(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
@@ -469,9 +548,9 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-fn last_lines(lines: &VecDeque<String>) -> String {
-    match lines.is_empty() {
-        true => " none".to_owned(),
-        false => lines.iter().map(|it| format!("\n    {it}")).collect(),
+fn last_lines(started: Option<&Started>) -> String {
+    match started.filter(|it| !it.last.is_empty()) {
+        None => " none".to_owned(),
+        Some(started) => started.last.iter().map(|it| format!("\n    {it}")).collect(),
     }
 }

@@ -260,6 +260,36 @@ steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}
     assert_eq!(signals.as_deref(), expected, "{}", text(&output.stdout));
 }
 
+/// The controller has logged an error before the signal.
+#[rstest]
+#[case::panic(
+    "echo 'panic: it is closed'; exit 2",
+    Some("operator panicked and exited with code 2 when it was stopped:\n    panic: it is closed")
+)]
+#[case::signal_of_an_error("kill -SEGV $$", Some("operator was killed by signal 11 when it was stopped"))]
+#[case::error_without_a_panic("exit 1", None)]
+#[case::successful_exit("echo 'panic: it is closed'; exit 0", None)]
+#[case::exit_code_of_the_stop_signal("echo 'panic: it is closed'; exit 143", None)]
+fn panic_of_a_process_that_is_being_stopped_fails(#[case] trap: &str, #[case] message: Option<&str>) {
+    let directory = Directory::new();
+    let log = "echo 'Traceback (most recent call last)'; echo started";
+    let line = format!("trap {trap:?} TERM; {log}; while :; do sleep 0.1; done");
+    let yaml = format!(
+        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}, stop: {{grace: 60s}}}}]
+cluster: {{workers: []}}
+within: 2s
+quiet: 1s
+references: 2
+steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
+"
+    );
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--replay", RESTART]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(i32::from(message.is_some())), "{report}");
+    assert!(message.is_none_or(|it| report.contains(it)), "{report}");
+}
+
 #[test]
 fn search_that_must_try_all_single_faults_fails_if_its_budget_is_too_small() {
     let directory = Directory::new();
