@@ -104,6 +104,11 @@ budget: {{failures: 1, time: 120s}}
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
     let (client, is_fixed) = &*context;
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    if is("finalizing") && map.metadata.deletion_timestamp.is_some() {
+        let done = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+        maps.patch(&map.name_any(), &PatchParams::default(), &done).await?;
+        return Ok(Action::await_change());
+    }
     for part in ["first", "second"] {
         let mut made = ConfigMap::default();
         made.metadata.name = Some(format!("{}-{part}", map.name_any()));
@@ -430,6 +435,34 @@ faults: [crashes]
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
     assert!(report.contains("configmaps default/web-2: missing"), "{report}");
     assert!(!report.contains("configmaps default/web-3: missing"), "{report}");
+}
+
+/// The operator observes the deletion of `web` and removes its finalizer six seconds later. The plan skips the only
+/// step that may begin before.
+#[test]
+fn object_is_created_again_after_its_deletion_if_the_step_in_between_is_skipped() {
+    let directory = Directory::new();
+    let path = scenario(&directory, "finalizing");
+    let yaml = fs::read_to_string(&path).expect("the file exists");
+    let metadata = "{name: web, labels: {role: source}, finalizers: [example.com/it]}";
+    let steps = format!(
+        "steps:
+  - {{name: create web, object: {{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}}}
+  - delete: configmaps/web
+  - {{name: between, object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: other}}}}}}
+  - {{name: create web again, object: {{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}}}
+faults: [crashes]
+within: 20s
+"
+    );
+    let (head, _) = yaml.split_once("steps:\n").expect("the scenario has steps");
+    let (_, tail) = yaml.split_once("within: 3s\n").expect("the scenario has a time limit");
+    let path = directory.write("finalizing.yaml", &format!("{head}{steps}{tail}"));
+    let hidden = "early@testkit;skip=between;hold=6000@operator:event:configmaps:default/web#step2";
+    let output = drydock(&["explore", &path.display().to_string(), "--replay", hidden]);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
+    assert!(!report.contains("has no effect"), "{report}");
 }
 
 /// A run of the search fails after 8 s without a change, and the runs that confirm the failure wait longer.

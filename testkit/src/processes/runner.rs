@@ -167,6 +167,11 @@ impl Runner {
                 continue;
             }
             if step.is_change() {
+                // The plan may skip the step that could begin before the end of the deletion.
+                let deletion = open.take_if(|it| !step.can_precede_end_of(it, &self.scenario, cluster));
+                if let Some(deletion) = deletion {
+                    deletion.wait_until_deleted(within, cluster, None).await;
+                }
                 hooks.test_goes_on(&place);
             }
             let failed = |why: String| format!("{place}: the step \"{title}\" failed: {why}");
