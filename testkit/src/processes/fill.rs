@@ -44,26 +44,21 @@ impl Places {
     /// Replaces the known placeholders in a text. Other occurrences of `${…}` are kept, because they may belong to the
     /// program.
     fn fill_known(&mut self, text: &str) -> String {
-        let mut filled = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            filled.push_str(&rest[..at]);
-            let inner = &rest[at + 2..];
-            let placeholder = inner
-                .find('}')
-                .and_then(|end| Some((self.value(&inner[..end]).ok()?, end)));
-            rest = match placeholder {
-                Some((value, end)) => {
+        let mut pieces = text.split("${");
+        let mut filled = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let placeholder = piece.split_once('}');
+            match placeholder.and_then(|(name, rest)| Some((self.value(name).ok()?, rest))) {
+                Some((value, rest)) => {
                     filled.push_str(&value);
-                    &inner[end + 1..]
+                    filled.push_str(rest);
                 }
                 None => {
                     filled.push_str("${");
-                    inner
+                    filled.push_str(piece);
                 }
-            };
+            }
         }
-        filled.push_str(rest);
         filled
     }
 
@@ -164,6 +159,8 @@ mod tests {
     #[case::placeholder_of_the_program("${HOST} ${SERVER}", "${HOST} https://x")]
     #[case::open_brace("${SERVER} ${ ${", "https://x ${ ${")]
     #[case::placeholder_inside_of_another_one("${HOST:-${SERVER}}", "${HOST:-https://x}")]
+    #[case::placeholder_inside_of_a_port("${PORT_${SERVER}}", "${PORT_https://x}")]
+    #[case::known_name_of_a_variable_of_the_program("$SERVER ${SERVER:-}", "$SERVER ${SERVER:-}")]
     fn unknown_placeholders_in_files_are_kept(#[case] text: &str, #[case] filled: &str) {
         let mut places = Places::default();
         places.values.insert("SERVER".to_owned(), "https://x".to_owned());
