@@ -762,6 +762,27 @@ fn scenario_errors_contain_their_location(#[case] yaml: &str, #[case] place: &st
     assert!(error.contains(reason), "{error}");
 }
 
+#[rstest]
+#[case::pipe("mkfifo config/it", "config/it is neither a file nor a directory")]
+#[case::link_to_a_directory("ln -s .. config/it", "config/it is a link to a directory")]
+#[case::broken_link("ln -s nothing config/it", "config/it: ")]
+fn unusable_files_in_a_directory_of_files_are_refused(#[case] command: &str, #[case] reason: &str) {
+    let directory = Directory::new();
+    let line = format!("mkdir config && {command}");
+    let made = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(&directory.0)
+        .status();
+    assert!(made.expect("sh exists").success());
+    let yaml = "controllers: [{name: a, command: [x], files: [config]}]\nsteps: []\n";
+    let path = directory.write("scenario.yaml", yaml).display().to_string();
+    let output = drydock(&["explore", &path]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("controllers[0].files: "), "{error}");
+    assert!(error.contains(reason), "{error}");
+}
+
 #[test]
 fn error_contains_the_missing_program() {
     let directory = Directory::new();

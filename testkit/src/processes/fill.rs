@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::lock::lock;
@@ -64,7 +64,7 @@ impl Places {
 
     /// Copies a file, or a directory with all of its files, and replaces the known placeholders in text files.
     pub(crate) fn copy(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        if from.is_dir() {
+        if is_directory(from)? {
             fs::create_dir_all(to)?;
             for entry in fs::read_dir(from)? {
                 let entry = entry?;
@@ -110,9 +110,42 @@ impl Places {
 
 /// Returns the content of a text file, or of all text files in a directory. Other files are skipped.
 pub(crate) fn texts(path: &Path) -> Vec<String> {
-    match fs::read_dir(path) {
-        Ok(entries) => entries.flatten().flat_map(|it| texts(&it.path())).collect(),
-        Err(_) => fs::read_to_string(path).into_iter().collect(),
+    match is_directory(path) {
+        Ok(true) => entries(path).flat_map(|it| texts(&it)).collect(),
+        Ok(false) => fs::read_to_string(path).into_iter().collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Returns an error for the first file that cannot be copied, at this path or in this directory.
+pub(crate) fn wrong_file(path: &Path) -> Option<String> {
+    match is_directory(path) {
+        Ok(true) => entries(path).find_map(|it| wrong_file(&it)),
+        Ok(false) => None,
+        Err(err) => Some(err.to_string()),
+    }
+}
+
+/// Returns the paths of the files in a directory, sorted. A directory that cannot be read counts as empty.
+fn entries(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|it| it.path()).collect();
+    paths.sort();
+    paths.into_iter()
+}
+
+/// Returns `true` for a directory and `false` for a regular file. Fails for other files, such as pipes, because reading
+/// them may never end. Also fails for links to directories, because the directory may contain the link.
+fn is_directory(path: &Path) -> io::Result<bool> {
+    let shown = path.display();
+    let named = |err: io::Error| io::Error::new(err.kind(), format!("{shown}: {err}"));
+    let is_link = fs::symlink_metadata(path).map_err(named)?.is_symlink();
+    let found = fs::metadata(path).map_err(named)?;
+    match (found.is_dir(), found.is_file()) {
+        (true, _) if is_link => Err(io::Error::other(format!("{shown} is a link to a directory"))),
+        (true, _) => Ok(true),
+        (false, true) => Ok(false),
+        (false, false) => Err(io::Error::other(format!("{shown} is neither a file nor a directory"))),
     }
 }
 

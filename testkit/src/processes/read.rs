@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, ScriptOrder, Worker};
 
-use super::fill::texts;
+use super::fill::{texts, wrong_file};
 use super::network::Network;
 use super::scenario::{Controller, Scenario};
 use super::step::Step;
@@ -148,7 +148,7 @@ impl Scenario {
                 None => Some(format!("{shown} has no name")),
                 Some(_) if !self.path(file).exists() => Some(format!("{shown} does not exist")),
                 Some(name) if !names.insert(name) => Some(format!("the name of {shown} is used twice")),
-                Some(_) => None,
+                Some(_) => wrong_file(&self.path(file)),
             }
         })
     }

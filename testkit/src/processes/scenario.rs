@@ -87,7 +87,7 @@ pub(crate) struct Controller {
     pub(crate) env: BTreeMap<String, String>,
     /// Files and directories, such as a configuration that contains ports or paths. They are copied for each process
     /// into the directory `${FILES}`, under their own names. In text files, the same placeholders as in `command` are
-    /// filled in; unknown placeholders are kept.
+    /// filled in; unknown placeholders are kept. Links to directories, pipes, sockets and devices are refused.
     #[serde(default)]
     pub(crate) files: Vec<PathBuf>,
     /// The contents of the text files in `files`.
