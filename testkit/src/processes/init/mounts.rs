@@ -1,6 +1,6 @@
 //! `Mounts`: the ConfigMaps and Secrets that a container reads as files, and the paths that replace them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -28,6 +28,8 @@ pub(super) struct Mounts {
     pub(super) files: Files,
     /// Set if files contain placeholders, so that the process reads copies.
     pub(super) are_templates: bool,
+    /// Names of the files and directories for the mounted paths.
+    names: BTreeSet<String>,
 }
 
 impl Mounts {
@@ -74,8 +76,7 @@ impl Mounts {
     /// Adds the content of a volume that is mounted at `place`: the file `key`, or all files. A kubeconfig is replaced,
     /// because it refers to another server.
     fn add(&mut self, place: String, content: BTreeMap<String, String>, key: Option<&str>, name: &str) {
-        let base = place.rsplit('/').next().unwrap_or_default();
-        let path = format!("{name}/{base}");
+        let path = format!("{name}/{}", self.file_name(&place));
         let below = |directory: &str, file: &str| match key {
             Some(_) => directory.to_owned(),
             None => format!("{directory}/{file}"),
@@ -92,6 +93,17 @@ impl Mounts {
         if has_others {
             self.places.push((place, Some(format!("{}{path}", DIRECTORIES[0]))));
         }
+    }
+
+    /// Returns the name of the file or directory for a mounted path: the last component of the path, after a number if
+    /// the container has another path with this component.
+    fn file_name(&mut self, place: &str) -> String {
+        let base = place.rsplit('/').next().unwrap_or_default();
+        let numbered = (2_u32..).map(|it| format!("{it}-{base}"));
+        let mut names = std::iter::once(base.to_owned()).chain(numbered);
+        let name = names.find(|it| !self.names.contains(it)).unwrap_or_default();
+        self.names.insert(name.clone());
+        name
     }
 
     /// Replaces the mounted paths in the files.
@@ -166,6 +178,28 @@ mod tests {
         mounts.add("/etc/web".to_owned(), BTreeMap::new(), None, "web");
         let places: Vec<&str> = mounts.places.iter().map(|it| it.0.as_str()).collect();
         assert_eq!(places, ["/etc/web/more", "/etc/web"]);
+    }
+
+    #[test]
+    fn directories_of_paths_with_the_same_last_component_differ() {
+        let mut mounts = Mounts::default();
+        for (place, level) in [("/etc/a/config", "1"), ("/etc/b/config", "2")] {
+            let settings = BTreeMap::from([("a.yaml".to_owned(), level.to_owned())]);
+            mounts.add(place.to_owned(), settings, None, "web");
+        }
+        let files: Vec<(&str, &str)> = mounts.files.iter().map(|it| (&*it.0, &*it.1)).collect();
+        assert_eq!(
+            files,
+            [("files/web/config/a.yaml", "1"), ("files/web/2-config/a.yaml", "2")]
+        );
+        let places: Vec<Option<&str>> = mounts.places.iter().map(|it| it.1.as_deref()).collect();
+        assert_eq!(
+            places,
+            [
+                Some("${SCENARIO}/files/web/config"),
+                Some("${SCENARIO}/files/web/2-config")
+            ]
+        );
     }
 
     #[rstest::rstest]
