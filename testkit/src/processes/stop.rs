@@ -54,15 +54,14 @@ impl Default for Stop {
 }
 
 impl StopSignal {
-    /// Signals by the names that scenarios and Pods use.
-    const NAMES: [(&'static str, Self); 7] = [
-        ("SIGTERM", Self::Term),
-        ("SIGINT", Self::Int),
-        ("SIGQUIT", Self::Quit),
-        ("SIGHUP", Self::Hup),
-        ("SIGUSR1", Self::Usr1),
-        ("SIGUSR2", Self::Usr2),
-        ("SIGKILL", Self::Kill),
+    const ALL: [Self; 7] = [
+        Self::Term,
+        Self::Int,
+        Self::Quit,
+        Self::Hup,
+        Self::Usr1,
+        Self::Usr2,
+        Self::Kill,
     ];
 
     pub(crate) const fn signal(self) -> Signal {
@@ -79,14 +78,37 @@ impl StopSignal {
 
     /// Returns the signal with this name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|it| it.0 == name).map(|it| it.1)
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|it| it.1 == self).map_or("", |it| it.0)
+    /// Returns the name that scenarios and Pods use.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Term => "SIGTERM",
+            Self::Int => "SIGINT",
+            Self::Quit => "SIGQUIT",
+            Self::Hup => "SIGHUP",
+            Self::Usr1 => "SIGUSR1",
+            Self::Usr2 => "SIGUSR2",
+            Self::Kill => "SIGKILL",
+        }
     }
 }
 
 fn default_grace() -> Time {
     Time(Duration::from_secs(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_use_the_names_of_signals() {
+        for signal in StopSignal::ALL {
+            let read: StopSignal = serde_saphyr::from_str(signal.name()).expect("the name is known");
+            assert_eq!(read, signal);
+            assert_eq!(StopSignal::of_name(signal.name()), Some(signal));
+        }
+    }
 }
