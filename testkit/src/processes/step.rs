@@ -145,6 +145,16 @@ impl OneOrMany {
     }
 }
 
+/// The kind of a step's action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// Requests of a user.
+    Request,
+    /// A shell command.
+    Command,
+    Pause,
+}
+
 fn default_timeout() -> Time {
     Time(Duration::from_secs(60))
 }
@@ -192,23 +202,25 @@ impl Step {
         self.namespace.as_deref().unwrap_or("default")
     }
 
-    /// Returns the actions that are set. The first six are requests, and the last one is a pause.
-    fn actions(&self) -> [bool; 8] {
-        [
-            self.apply.is_some(),
-            self.object.is_some(),
-            self.patch.is_some(),
-            self.edit.is_some(),
-            self.scale.is_some(),
-            self.delete.is_some(),
-            self.run.is_some(),
-            self.pause.is_some(),
-        ]
+    /// Returns the kinds of the actions that are set.
+    fn actions(&self) -> Vec<Action> {
+        let actions = [
+            (self.apply.is_some(), Action::Request),
+            (self.object.is_some(), Action::Request),
+            (self.patch.is_some(), Action::Request),
+            (self.edit.is_some(), Action::Request),
+            (self.scale.is_some(), Action::Request),
+            (self.delete.is_some(), Action::Request),
+            (self.run.is_some(), Action::Command),
+            (self.pause.is_some(), Action::Pause),
+        ];
+        let set = actions.into_iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, action)| action).collect()
     }
 
     /// Returns `true` if the step may change the cluster, and does not only wait.
     pub(crate) fn is_change(&self) -> bool {
-        self.actions()[..7].contains(&true)
+        self.actions().iter().any(|it| *it != Action::Pause)
     }
 
     /// Returns the references `RESOURCE/NAME` of the step.
@@ -226,12 +238,12 @@ impl Step {
     /// Returns an error for the first invalid value, apart from paths of files.
     pub(crate) fn wrong(&self) -> Option<String> {
         let actions = self.actions();
-        match actions.iter().filter(|it| **it).count() {
+        match actions.len() {
             0 if self.wait.is_none() => return Some("an action or wait is required".to_owned()),
             0 | 1 => {}
             _ => return Some("a step has only one action: use a separate step for each action".to_owned()),
         }
-        let is_request = actions[..6].contains(&true);
+        let is_request = actions.contains(&Action::Request);
         if self.user.is_some() && !is_request {
             return Some("as: only actions on objects have a user".to_owned());
         }
