@@ -414,7 +414,8 @@ fn objects_for_an_object_that_was_deleted_while_it_was_hidden_are_not_expected()
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
 }
 
-/// The watch is held for longer than two waits of a second.
+/// The watch is held for much longer than two waits of a second, so that the next step also begins in time on a busy
+/// machine.
 #[test]
 fn only_the_step_after_a_fault_begins_during_the_fault() {
     let directory = Directory::new();
@@ -429,7 +430,7 @@ faults: [crashes]
 ";
     let yaml = yaml.replace("faults: [crashes]\n", next);
     let path = directory.write("remembering.yaml", &yaml).display().to_string();
-    let hidden = "early@testkit;hold=6000@operator:event:configmaps:default/web#step2";
+    let hidden = "early@testkit;hold=12000@operator:event:configmaps:default/web#step2";
     let output = drydock(&["explore", &path, "--replay", hidden]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));

@@ -232,10 +232,10 @@ steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}
 
 /// The first value is the pause between the signal and the exit of the process, in seconds.
 #[rstest]
-#[case::default(0, "", Some("TERM\n"))]
-#[case::signal(0, ", stop: {signal: SIGUSR1}", Some("USR1\n"))]
-#[case::grace_that_is_long_enough(1, ", stop: {grace: 60s}", Some("TERM\n"))]
-#[case::grace_that_is_too_short(30, ", stop: {grace: 10ms}", None)]
+#[case::default_signal(0, "{grace: 60s}", Some("TERM\n"))]
+#[case::signal(0, "{signal: SIGUSR1, grace: 60s}", Some("USR1\n"))]
+#[case::grace_that_is_long_enough(1, "{grace: 60s}", Some("TERM\n"))]
+#[case::grace_that_is_too_short(30, "{grace: 10ms}", None)]
 fn restart_at_the_end_stops_the_process_with_its_signal(
     #[case] pause: u32,
     #[case] stop: &str,
@@ -245,7 +245,7 @@ fn restart_at_the_end_stops_the_process_with_its_signal(
     let trap = format!("sleep {pause}; echo $it >> ${{SCENARIO}}/signals; exit 0");
     let line = format!("for it in TERM USR1; do trap \"{trap}\" $it; done; echo started; while :; do sleep 0.1; done");
     let yaml = format!(
-        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}{stop}}}]
+        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}, stop: {stop}}}]
 cluster: {{workers: []}}
 within: 2s
 quiet: 1s
