@@ -610,6 +610,7 @@ fn read_of_one_object_does_not_make_a_controller_ready() {
         report.contains("operator was not ready within 2s; increase its `startup`"),
         "{report}"
     );
+    assert!(report.contains("it has not listed or watched a resource"), "{report}");
 }
 
 const STEPS: &str = "steps: [{delete: configmaps/web}]\n";
@@ -688,6 +689,16 @@ cluster: {stubs: [{pods: {}, port: 80, http: [{script: {readyAfter: 1}}]}]}",
     "controllers: [{name: a, command: [x], files: [nothing.yaml]}]\nsteps: []",
     "controllers[0].files",
     "nothing.yaml does not exist"
+)]
+#[case::unknown_placeholder(
+    "controllers: [{name: a, command: [x, '--port=${PROT}']}]\nsteps: []",
+    "controllers[0].command",
+    "`${PROT}` is not a known placeholder"
+)]
+#[case::unknown_placeholder_in_the_environment(
+    "controllers: [{name: a, command: [x], env: {B: '${FILES}/b'}}]\nsteps: []",
+    "controllers[0].env.B",
+    "`${FILES}` is not a known placeholder"
 )]
 #[case::unknown_stop_signal(
     "controllers: [{name: a, command: [x], stop: {signal: SIGWINCH}}]\nsteps: []",
@@ -784,16 +795,34 @@ fn unusable_files_in_a_directory_of_files_are_refused(#[case] command: &str, #[c
     assert!(error.contains(reason), "{error}");
 }
 
-#[test]
-fn error_contains_the_missing_program() {
+#[rstest]
+#[case::missing_file("missing.yaml")]
+#[case::directory("")]
+fn path_that_is_not_a_scenario_is_refused_with_a_hint(#[case] name: &str) {
     let directory = Directory::new();
-    let yaml = format!("controllers: [{{name: a, command: [./no-such-program]}}]\n{STEPS}");
+    let path = directory.0.join(name).display().to_string();
+    let output = drydock(&["explore", &path]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("`drydock explore --init PATH...` writes a scenario"),
+        "{error}"
+    );
+}
+
+#[rstest]
+#[case::missing_file("./no-such-program", "./no-such-program does not exist in /")]
+#[case::missing_in_path("no-such-program", "no-such-program does not exist in PATH")]
+#[case::not_executable("./scenario.yaml", "scenario.yaml is not executable")]
+fn program_that_cannot_be_started_fails_with_a_description(#[case] program: &str, #[case] message: &str) {
+    let directory = Directory::new();
+    let yaml = format!("controllers: [{{name: a, command: [{program}]}}]\n{STEPS}");
     let path = directory.write("scenario.yaml", &yaml).display().to_string();
     let output = drydock(&["explore", &path]);
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{report}");
-    assert!(report.contains("cannot be started"), "{report}");
-    assert!(report.contains("no-such-program"), "{report}");
+    assert!(report.contains("a cannot be started: "), "{report}");
+    assert!(report.contains(message), "{report}");
 }
 
 /// Creates a named pipe. The reader receives end-of-file when the last writing process has ended.

@@ -23,6 +23,20 @@ const INTERRUPTED: u8 = 3;
 /// Exit code if the search is interrupted more than once.
 const KILLED: i32 = 130;
 
+/// The two ways to call `drydock explore`. The second line is indented like the first one after `Usage: `.
+const EXPLORE_USAGE: &str = "drydock explore [OPTIONS] <SCENARIO>
+       drydock explore --init <PATH>... [--into <DIRECTORY>]";
+
+/// The end of the help of `drydock explore`.
+const EXPLORE_EXAMPLES: &str = "Examples:
+  drydock explore --init config/default config/samples   writes drydock/scenario.yaml
+  drydock explore drydock/scenario.yaml --budget 2m      searches for two minutes
+  drydock explore drydock/scenario.yaml --html page.html writes the failing runs as a page
+  drydock explore drydock/scenario.yaml --replay 'PLAN' --keep
+                                                         runs a plan of a report, for kubectl and a debugger
+
+Guide: https://github.com/drydock-rs/drydock/blob/main/testkit/docs/processes.md";
+
 /// Explores Kubernetes controllers, in any language, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "drydock", version)]
@@ -38,6 +52,7 @@ enum Command {
     /// Exit codes: 0 if no failure was found, 1 if a failure was found, 2 if the scenario or an option is invalid or a
     /// report cannot be written, 3 if the search was interrupted before it found a failure, 130 if it was interrupted
     /// more than once.
+    #[command(override_usage = EXPLORE_USAGE, after_help = EXPLORE_EXAMPLES)]
     Explore(Box<Explore>),
     /// Prints the JSON Schema of scenarios, for editors
     Schema,

@@ -16,6 +16,12 @@ const PORT: &str = "PORT";
 /// Prefix of placeholders for environment variables.
 const ENVIRONMENT: &str = "env.";
 
+/// Placeholder for the directory of a controller's files.
+pub(crate) const FILES: &str = "FILES";
+
+/// Placeholders that every process has, in the order of the values in [`Places::of_process`].
+const OF_PROCESS: [&str; 6] = ["NAME", "SERVER", "TOKEN", "KUBECONFIG", "CA", "SCENARIO"];
+
 /// Number of attempts to find a port that no run uses.
 const ATTEMPTS: usize = 100;
 
@@ -26,6 +32,27 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Returns the placeholders of a process: its name, the URL of its server, its token, the paths of its kubeconfig
+    /// and of the server's CA, and the directory of the scenario.
+    pub(crate) fn of_process(values: [String; 6]) -> Self {
+        let names = OF_PROCESS.iter().map(|it| (*it).to_owned());
+        Self {
+            values: names.zip(values).collect(),
+        }
+    }
+
+    /// Fails with a message if a placeholder in a string is unknown or not closed. Does not choose ports.
+    pub(crate) fn check(&self, text: &str) -> Result<(), String> {
+        let mut rest = text;
+        while let Some(at) = rest.find("${") {
+            let closed = rest[at + 2..].split_once('}');
+            let (name, after) = closed.ok_or_else(|| not_closed(text))?;
+            self.known(name)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
     /// Replaces the placeholders in a string. The error contains the first placeholder without a value.
     pub(crate) fn fill(&mut self, text: &str) -> Result<String, String> {
         let mut filled = String::new();
@@ -33,7 +60,7 @@ impl Places {
         while let Some(at) = rest.find("${") {
             filled.push_str(&rest[..at]);
             let inner = &rest[at + 2..];
-            let end = inner.find('}').ok_or_else(|| format!("`{text}` has no closing `}}`"))?;
+            let end = inner.find('}').ok_or_else(|| not_closed(text))?;
             filled.push_str(&self.value(&inner[..end])?);
             rest = &inner[end + 1..];
         }
@@ -83,29 +110,42 @@ impl Places {
     }
 
     fn value(&mut self, name: &str) -> Result<String, String> {
-        if let Some(value) = self.values.get(name) {
-            return Ok(value.clone());
-        }
-        if let Some(variable) = name.strip_prefix(ENVIRONMENT) {
-            let value = std::env::var(variable);
-            return value
-                .map_err(|_| format!("`${{{name}}}` has no value: the environment variable {variable} is not set"));
-        }
-        let is_port = name
-            .strip_prefix(PORT)
-            .is_some_and(|it| it.is_empty() || it.starts_with('_'));
-        if !is_port {
-            let known = self.values.keys().map(|it| format!("${{{it}}}"));
-            let known: Vec<String> = known.chain(["${PORT_…}", "${env.…}"].map(str::to_owned)).collect();
-            return Err(format!(
-                "`${{{name}}}` is not a known placeholder; the known ones are {}",
-                known.join(", ")
-            ));
+        if let Some(value) = self.known(name)? {
+            return Ok(value);
         }
         let port = free_port().map_err(|err| format!("no free port: {err}"))?;
         self.values.insert(name.to_owned(), port.to_string());
         Ok(port.to_string())
     }
+
+    /// Returns the value of a placeholder; `None` for a port that has not been chosen yet.
+    fn known(&self, name: &str) -> Result<Option<String>, String> {
+        if let Some(value) = self.values.get(name) {
+            return Ok(Some(value.clone()));
+        }
+        if let Some(variable) = name.strip_prefix(ENVIRONMENT) {
+            let value = std::env::var(variable);
+            return value
+                .map(Some)
+                .map_err(|_| format!("`${{{name}}}` has no value: the environment variable {variable} is not set"));
+        }
+        let is_port = name
+            .strip_prefix(PORT)
+            .is_some_and(|it| it.is_empty() || it.starts_with('_'));
+        if is_port {
+            return Ok(None);
+        }
+        let known = self.values.keys().map(|it| format!("${{{it}}}"));
+        let known: Vec<String> = known.chain(["${PORT_…}", "${env.…}"].map(str::to_owned)).collect();
+        Err(format!(
+            "`${{{name}}}` is not a known placeholder; the known ones are {}",
+            known.join(", ")
+        ))
+    }
+}
+
+fn not_closed(text: &str) -> String {
+    format!("`{text}` has no closing `}}`")
 }
 
 /// Returns the content of a text file, or of all text files in a directory. Other files are skipped.
@@ -212,5 +252,11 @@ mod tests {
     #[case::missing_closing_brace("a${PORT", "`a${PORT` has no closing `}`")]
     fn unknown_placeholders_are_refused(#[case] text: &str, #[case] error: &str) {
         assert_eq!(Places::default().fill(text), Err(error.to_owned()));
+        assert_eq!(Places::default().check(text), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn placeholder_of_a_port_is_known_before_the_port_is_chosen() {
+        assert_eq!(Places::default().check("--metrics=:${PORT_METRICS}"), Ok(()));
     }
 }

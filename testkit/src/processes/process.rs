@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -155,8 +155,10 @@ impl Process {
                 }
                 if began.elapsed() >= bound {
                     return Err(format!(
-                        "{} was not ready within {bound:?}; increase its `startup` if it starts slowly; its last output:{}",
+                        "{} was not ready within {bound:?}; increase its `startup` if it starts slowly; {}; its last \
+                         output:{}",
                         self.0.launch.name,
+                        self.0.launch.unmet(),
                         last_lines(state.started.get(&state.life))
                     ));
                 }
@@ -171,6 +173,24 @@ impl Process {
         let group = group.map_or("not running".to_owned(), |it| format!("process {it}"));
         let kubeconfig = self.0.launch.files.join("kubeconfig");
         format!("{}: {group}, KUBECONFIG={}", self.0.launch.name, kubeconfig.display())
+    }
+}
+
+impl Launch {
+    /// Describes the condition under which the process counts as ready, for a process that does not meet it.
+    fn unmet(&self) -> String {
+        match &self.ready {
+            Some(Ready { url: Some(url), .. }) => format!("{url} has not answered with a status below 400"),
+            Some(Ready { log: Some(text), .. }) => format!("no line of its output has contained {text:?}"),
+            None | Some(Ready { url: None, log: None }) if self.controller.in_cluster => {
+                "it has not listed or watched a resource at the server of its in-cluster configuration".to_owned()
+            }
+            None | Some(Ready { url: None, log: None }) => {
+                "it has not listed or watched a resource at the server of its KUBECONFIG (if it only reads an \
+                 in-cluster configuration, set `inCluster: true`)"
+                    .to_owned()
+            }
+        }
     }
 }
 
@@ -408,13 +428,23 @@ impl Shared {
         let name = launch.command.first().map(String::as_str).unwrap_or_default();
         let path = launch.env.get("PATH").map(OsString::from);
         let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let mut places = match name.contains('/') {
+        let is_path = name.contains('/');
+        let mut places: Vec<PathBuf> = match is_path {
             true => vec![launch.cwd.join(name)],
             false => std::env::split_paths(&path).map(|it| it.join(name)).collect(),
         };
         places.retain(|it| it.is_file());
-        let found = places.into_iter().next();
-        found.ok_or_else(|| format!("cannot be started: {name} does not exist"))
+        if let Some(program) = places.iter().find(|it| is_executable(it)) {
+            return Ok(program.clone());
+        }
+        Err(match (places.first(), is_path) {
+            (Some(file), _) => format!("cannot be started: {} is not executable", file.display()),
+            (None, true) => format!("cannot be started: {name} does not exist in {}", launch.cwd.display()),
+            (None, false) => format!(
+                "cannot be started: {name} does not exist in PATH; a program in {} is ./{name}",
+                launch.cwd.display()
+            ),
+        })
     }
 
     fn wrote(&self, line: String, life: u64) {
@@ -498,6 +528,12 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.end(Signal::KILL);
     }
+}
+
+/// Returns `true` if someone may execute a file.
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|it| it.permissions().mode() & 0o111 != 0)
 }
 
 /// Returns `true` if a process group still contains a process.

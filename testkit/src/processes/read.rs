@@ -3,16 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fake_apiserver::{KubernetesVersion, PodScript, PodSelector, ScriptOrder, Worker};
 
-use super::fill::{texts, wrong_file};
+use super::fill::{FILES, Places, texts, wrong_file};
 use super::network::Network;
 use super::scenario::{Controller, Scenario};
 use super::step::Step;
 use super::stop::LONGEST_GRACE;
+use super::webhooks::CERTIFICATES;
 use crate::explore::{Faults, Oracle};
+
+/// Hint in the error about a path that is not a file.
+const INIT: &str = "; `drydock explore --init PATH...` writes a scenario for the manifests that install a controller";
 
 /// Error for an unusable scenario. Its message contains the file, and the line or the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +40,13 @@ impl Scenario {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|err| ScenarioError(format!("{file}: {err}")))?;
+        let text = fs::read_to_string(path).map_err(|err| {
+            let hint = match err.kind() {
+                ErrorKind::NotFound | ErrorKind::IsADirectory => INIT,
+                _ => "",
+            };
+            ScenarioError(format!("{file}: {err}{hint}"))
+        })?;
         let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         let directory = directory
@@ -120,6 +131,9 @@ impl Scenario {
         if let Some(wrong) = self.wrong_files(controller) {
             return Some(format!("files: {wrong}"));
         }
+        if let Some(wrong) = Self::wrong_places(controller) {
+            return Some(wrong);
+        }
         if controller.stop.grace.0 > LONGEST_GRACE {
             return Some(format!("stop.grace: the longest time is {LONGEST_GRACE:?}"));
         }
@@ -133,11 +147,29 @@ impl Scenario {
             return Some("insecure: an in-cluster configuration needs HTTPS".to_owned());
         }
         if controller.in_cluster && !cfg!(target_os = "linux") {
-            return Some("inCluster: mounting its files requires Linux".to_owned());
+            return Some(
+                "inCluster: mounting its files requires Linux; remove the field if the program reads KUBECONFIG"
+                    .to_owned(),
+            );
         }
         let cwd = controller.cwd.as_ref().map(|it| self.path(it));
         cwd.filter(|it| !it.is_dir())
             .map(|it| format!("cwd: {} is not a directory", it.display()))
+    }
+
+    /// Returns an error for the first unknown placeholder of a controller.
+    fn wrong_places(controller: &Controller) -> Option<String> {
+        let mut places = Places::of_process(<[String; 6]>::default());
+        places.values.insert(CERTIFICATES.to_owned(), String::new());
+        if !controller.files.is_empty() {
+            places.values.insert(FILES.to_owned(), String::new());
+        }
+        let command = controller.command.iter().map(|it| ("command".to_owned(), it));
+        let env = controller.env.iter().map(|(name, it)| (format!("env.{name}"), it));
+        let url = controller.ready.iter().filter_map(|it| it.url.as_ref());
+        let url = url.map(|it| ("ready.url".to_owned(), it));
+        let mut texts = command.chain(env).chain(url);
+        texts.find_map(|(field, text)| places.check(text).err().map(|err| format!("{field}: {err}")))
     }
 
     fn wrong_files(&self, controller: &Controller) -> Option<String> {

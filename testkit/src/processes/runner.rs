@@ -9,7 +9,7 @@ use fake_apiserver::{ServeOptions, Serving};
 use super::address::Address;
 use super::election::Election;
 use super::files::{Folder, RunFolder};
-use super::fill::Places;
+use super::fill::{FILES, Places};
 use super::network::Network;
 use super::process::{Launch, Process};
 use super::reaper::Reaper;
@@ -229,18 +229,15 @@ impl Runner {
         let files = folder
             .write(&name, &address, token, &controller.namespace)
             .map_err(io)?;
-        let mut places = Places::default();
         let file = |file: &str| files.join(file).display().to_string();
-        for (place, value) in [
-            ("NAME", name.clone()),
-            ("SERVER", address.url()),
-            ("TOKEN", token.to_owned()),
-            ("KUBECONFIG", file("kubeconfig")),
-            ("CA", file("ca.crt")),
-            ("SCENARIO", self.scenario.directory.display().to_string()),
-        ] {
-            places.values.insert(place.to_owned(), value);
-        }
+        let mut places = Places::of_process([
+            name.clone(),
+            address.url(),
+            token.to_owned(),
+            file("kubeconfig"),
+            file("ca.crt"),
+            self.scenario.directory.display().to_string(),
+        ]);
         let resolver = self.resolver(controller, &files).map_err(io)?;
         if let Some(port) = controller.webhook_port {
             places.values.insert(webhooks::PORT.to_owned(), port.to_string());
@@ -298,7 +295,7 @@ impl Runner {
         let directory = files.join("files");
         std::fs::create_dir_all(&directory).map_err(|err| format!("cannot prepare files: {err}"))?;
         let shown = directory.display().to_string();
-        places.values.insert("FILES".to_owned(), shown);
+        places.values.insert(FILES.to_owned(), shown);
         for file in &controller.files {
             let copied = places.copy(
                 &self.scenario.path(file),

@@ -179,6 +179,7 @@ steps:
     let expected = "drydock/scenario.yaml: 1 workload, 1 CustomResourceDefinition, 2 custom resources
 left out: 1 × Certificate of cert-manager.io
 run it with: drydock explore drydock/scenario.yaml
+without root: unshare --user --map-root-user drydock explore drydock/scenario.yaml
 ";
     assert_eq!(summary, expected);
     let file = |name: &str| fs::read_to_string(directory.0.join("drydock").join(name)).expect("the file was written");

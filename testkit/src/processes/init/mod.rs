@@ -23,6 +23,9 @@ const SCENARIO: &str = "scenario.yaml";
 /// Mark of the comments in a scenario for parts that the user must fill in.
 const MISSING: &str = "# missing: ";
 
+/// Line of a scenario whose runs have their own networks.
+const PRIVATE: &str = "network: private\n";
+
 /// Files that a scenario refers to: paths relative to the scenario, and contents.
 type Files = Vec<(String, String)>;
 
@@ -74,9 +77,9 @@ fn written(manifests: &Manifests, paths: &[PathBuf], directory: &Path) -> (Strin
     if pods.has_ports() {
         text.push_str(
             "# Each run has its own network, so that fixed ports are free. This needs root, or a user namespace:\n\
-             # unshare --user --map-root-user drydock explore ...\n\
-             network: private\n",
+             # unshare --user --map-root-user drydock explore ...\n",
         );
+        text.push_str(PRIVATE);
     }
     text.push_str("controllers:\n");
     pods.write(&mut text, &mut files);
@@ -132,5 +135,11 @@ fn summary(text: &str, scenario: &Path, manifests: &Manifests) -> String {
         let _ = writeln!(summary, "left out: {count} × {kind}");
     }
     let _ = writeln!(summary, "run it with: drydock explore {path}");
+    if text.contains(PRIVATE) {
+        let _ = writeln!(
+            summary,
+            "without root: unshare --user --map-root-user drydock explore {path}"
+        );
+    }
     summary
 }
