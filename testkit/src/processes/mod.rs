@@ -29,7 +29,7 @@ mod init;
 mod search;
 mod read;
 mod report;
-mod refused;
+mod hints;
 mod merge;
 mod runner;
 mod checks;

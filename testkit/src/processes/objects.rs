@@ -18,6 +18,9 @@ const MANAGER: &str = "kubectl";
 /// Field manager of `apply` patches: the default of `kubectl patch`.
 pub(crate) const PATCHES: &str = "kubectl-patch";
 
+/// Hint about a resource that is not served.
+const DEFINED: &str = "custom resources need their CustomResourceDefinitions in `cluster.crds`";
+
 /// Time for which a request is retried if the server is temporarily unable to handle it, and the pause before each
 /// retry.
 const TRY_AGAIN: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(250)];
@@ -69,7 +72,7 @@ pub(crate) fn resource_of(cluster: &TestCluster, resource: &str) -> Result<Resou
     };
     let resources = cluster.server().resources();
     let info = resources.into_iter().find(is_meant);
-    info.ok_or_else(|| format!("no resource {resource:?} is served"))
+    info.ok_or_else(|| format!("no resource {resource:?} is served; {DEFINED}"))
 }
 
 /// Resolves the reference `RESOURCE/NAME` to an object, which need not exist.
@@ -137,7 +140,7 @@ impl Access<'_> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let info = self.cluster.server().resource(&version, &kind);
-        let info = info.ok_or_else(|| format!("{kind} of {version} is not served"))?;
+        let info = info.ok_or_else(|| format!("{kind} of {version} is not served; {DEFINED}"))?;
         let namespace = match (info.is_namespaced(), object["metadata"]["namespace"].as_str()) {
             (false, _) => String::new(),
             (true, Some(own)) => own.to_owned(),

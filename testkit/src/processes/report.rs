@@ -6,7 +6,7 @@ use std::time::Duration;
 use fake_apiserver::trace::{Log, Marks, Run, Trace};
 use serde_json::{Value, json};
 
-use super::refused;
+use super::hints::hints;
 use crate::explore::parts::{Finding, Recorded, Wrote, counted};
 use crate::explore::{Coverage, Failure};
 
@@ -183,9 +183,9 @@ impl Report {
         }
     }
 
-    /// Returns hints about connections to Pods that were refused.
-    pub(crate) fn refused(&self) -> Vec<String> {
-        refused::hints(self.found.iter().flat_map(|it| &it.output).map(|it| it.line.as_str()))
+    /// Returns hints about errors in the output of the controllers.
+    pub(crate) fn hints(&self) -> Vec<String> {
+        hints(self.found.iter().flat_map(|it| &it.output).map(|it| it.line.as_str()))
     }
 
     /// Returns `true` if the exploration was stopped before its end.

@@ -130,7 +130,7 @@ impl Scenario {
         };
         let mut report = exploration.report(world);
         report.notes.extend(unserved);
-        report.notes.extend(report.refused());
+        report.notes.extend(report.hints());
         if let Some(shards) = shards {
             shards.add_to(&mut report);
         }
