@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::check::{Command, Rule, Variable, parsed, word};
 use super::objects::{named, resource_of};
 use super::scenario::Scenario;
-use super::steps;
+use super::shell::Shell;
 use crate::explore::parts::{self, Inquiry, MustHold};
 use crate::test_cluster::TestCluster;
 
@@ -108,7 +108,7 @@ impl Scenario {
                     name: check.name.clone(),
                     oracle,
                     must_hold: must,
-                    look: command(run, &self.directory, folder),
+                    look: command(run, &self.directory, folder, self.resolver_in(folder)),
                 }),
                 Rule::Cel(expression) => {
                     let Ok(variables) = check.variables() else { continue };
@@ -135,10 +135,11 @@ impl Scenario {
 }
 
 /// Returns a check that runs a command. A separate address of the server is opened for the command.
-fn command(line: &str, directory: &Path, folder: &Path) -> Box<parts::Ask> {
+fn command(line: &str, directory: &Path, folder: &Path, resolver: Option<PathBuf>) -> Box<parts::Ask> {
     let (line, directory, folder) = (line.to_owned(), directory.to_owned(), folder.to_owned());
     Box::new(move |cluster| {
         let (line, directory, folder) = (line.clone(), directory.clone(), folder.clone());
+        let resolver = resolver.clone();
         Box::pin(async move {
             let kubeconfig = next_file(&folder);
             let served = async {
@@ -148,7 +149,12 @@ fn command(line: &str, directory: &Path, folder: &Path) -> Box<parts::Ask> {
                 std::io::Result::Ok(serving)
             };
             let _serving = served.await.map_err(|err| format!("`{line}`: {err}"))?;
-            let ended = steps::run(&directory, &line, Some(&kubeconfig), None).await;
+            let shell = Shell {
+                directory: &directory,
+                kubeconfig: Some(kubeconfig.as_path()),
+                resolver: resolver.as_deref(),
+            };
+            let ended = shell.run(&line, None).await;
             let _ = std::fs::remove_file(&kubeconfig);
             ended.map(drop)
         })

@@ -35,6 +35,7 @@ mod runner;
 mod checks;
 mod check;
 mod steps;
+mod shell;
 mod step;
 mod objects;
 mod webhooks;

@@ -14,6 +14,7 @@ use super::network::Network;
 use super::process::{Launch, Process};
 use super::reaper::Reaper;
 use super::scenario::{Controller, Ready, Scenario};
+use super::shell::Shell;
 use super::step::Step;
 use super::stubs::{Settings, Stubs};
 use super::usage::Usage;
@@ -157,6 +158,12 @@ impl Runner {
         kubeconfig: Option<&Path>,
     ) -> Result<(), String> {
         let (steps, within) = (&self.scenario.steps, self.scenario.within.0);
+        let resolver = self.scenario.resolver_in(self.folder.path());
+        let shell = Shell {
+            directory: &self.scenario.directory,
+            kubeconfig,
+            resolver: resolver.as_deref(),
+        };
         // The last deletion, if a fault has not ended yet and the next step has to begin during this fault.
         let mut open: Option<&Step> = None;
         for (at, step) in steps.iter().enumerate() {
@@ -175,7 +182,7 @@ impl Runner {
                 hooks.test_goes_on(&place);
             }
             let failed = |why: String| format!("{place}: the step \"{title}\" failed: {why}");
-            let acted = step.act(&self.scenario, cluster, &self.trust, kubeconfig);
+            let acted = step.act(&self.scenario, cluster, &self.trust, shell);
             acted.await.map_err(failed)?;
             if let Some(deletion) = open.take_if(|_| step.is_change()) {
                 deletion.wait_until_deleted(within, cluster, None).await;

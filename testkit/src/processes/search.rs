@@ -112,8 +112,10 @@ impl Scenario {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(io)?,
         };
+        let folder = Folder::new(options.keep).map_err(io)?;
+        self.write_resolver(folder.path()).map_err(io)?;
         let runner = Arc::new(Runner {
-            folder: Folder::new(options.keep).map_err(io)?,
+            folder,
             reaper: Reaper::start(&program).map_err(io)?,
             usage: Arc::new(Usage::default()),
             tokens,

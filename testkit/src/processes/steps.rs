@@ -1,18 +1,16 @@
 //! Executes the steps of users: makes their changes to the cluster, and waits for their conditions.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use fake_apiserver::load;
 use http::Method;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::objects::{Access, PATCHES, Refused, named};
 use super::scenario::Scenario;
+use super::shell::Shell;
 use super::step::{Edit, Patch, Step, Wait};
 use super::webhooks::Trust;
 use crate::hooks::Hooks;
@@ -20,12 +18,6 @@ use crate::test_cluster::TestCluster;
 
 /// Interval at which the condition of a step is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Time limit of a command line.
-const RUN_BOUND: Duration = Duration::from_secs(60);
-
-/// Maximum number of characters of a command's output in a message.
-const OUTPUT_CHARS: usize = 2_000;
 
 /// Maximum number of times an edit is retried because another client wrote the object in between.
 const EDITS: usize = 10;
@@ -41,7 +33,7 @@ impl Step {
         scenario: &Scenario,
         cluster: &TestCluster,
         trust: &Trust,
-        kubeconfig: Option<&Path>,
+        shell: Shell<'_>,
     ) -> Result<(), String> {
         let access = Access {
             cluster,
@@ -62,7 +54,7 @@ impl Step {
             (changed, None) => changed?,
         }
         if let Some(line) = &self.run {
-            run(&scenario.directory, line, kubeconfig, None).await?;
+            shell.run(line, None).await?;
         }
         if let Some(time) = self.pause {
             sleep(time.0).await;
@@ -259,7 +251,12 @@ fn merge(object: &mut Value, fields: &Value) {
 
 /// Passes an object to a command on standard input, and reads the changed object from its output.
 async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, String> {
-    let output = run(directory, line, None, Some(format!("{object:#}"))).await?;
+    let shell = Shell {
+        directory,
+        kubeconfig: None,
+        resolver: None,
+    };
+    let output = shell.run(line, Some(format!("{object:#}"))).await?;
     let read = load::from_text(&output).map_err(|err| format!("the output of `{line}`: {err}"))?;
     match <[load::Manifest; 1]>::try_from(read) {
         Ok([manifest]) => Ok(manifest.object),
@@ -268,45 +265,6 @@ async fn edited(directory: &Path, line: &str, object: &Value) -> Result<Value, S
             read.len()
         )),
     }
-}
-
-/// Runs a command line, and returns its standard output. Fails with a message that contains the last output.
-pub(crate) async fn run(
-    directory: &Path,
-    line: &str,
-    kubeconfig: Option<&Path>,
-    input: Option<String>,
-) -> Result<String, String> {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", line])
-        .current_dir(directory)
-        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    if let Some(kubeconfig) = kubeconfig {
-        command.env("KUBECONFIG", kubeconfig);
-    }
-    let failed = |err: std::io::Error| format!("`{line}`: {err}");
-    let mut child = command.spawn().map_err(failed)?;
-    let stdin = child.stdin.take();
-    let write = async {
-        if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // The command may exit without reading all of its input.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-    };
-    let ended = timeout(RUN_BOUND, async { tokio::join!(write, child.wait_with_output()).1 }).await;
-    let output = ended.map_err(|_| format!("`{line}` has not ended after {RUN_BOUND:?}"))?;
-    let output = output.map_err(failed)?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    let both = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    let last = crate::text::last(both.trim_end(), OUTPUT_CHARS);
-    Err(format!("`{line}` failed ({}): {last}", output.status))
 }
 
 #[cfg(test)]

@@ -170,6 +170,37 @@ fn controller_reaches_the_programs_of_pods(#[case] calls: &str, #[case] stub: &s
 }
 
 #[test]
+fn command_lines_resolve_names_of_services() {
+    let directory = Directory::new();
+    let yaml = "controllers:
+  - name: operator
+    command: [sh, -c, 'echo started; exec sleep 1000']
+    ready: {log: started}
+network: private
+steps:
+  - object:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: front}
+      spec: {clusterIP: 10.0.0.77, ports: [{port: 80}]}
+  - run: getent hosts front | grep 10.0.0.77
+checks:
+  - {name: its name is resolved, eventually: {run: getent hosts front.default.svc | grep 10.0.0.77}}
+within: 2s
+quiet: 1s
+references: 2
+";
+    let path = directory.write("scenario.yaml", yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--plans", "1"]);
+    let report = text(&output.stdout) + &text(&output.stderr);
+    if is_permitted() {
+        assert_eq!(output.status.code(), Some(0), "{report}");
+    } else {
+        assert!(report.contains("`network: private` needs"), "{report}");
+    }
+}
+
+#[test]
 fn report_contains_the_output_of_a_program_that_ends_before_it_listens() {
     let stub = "command: [sh, -c, echo no database; exit 3]";
     let (code, report) = run("GET http://db:8080/", stub, "{'0': never}");
