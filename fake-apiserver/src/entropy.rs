@@ -109,15 +109,17 @@ impl Entropy {
             .fill_bytes(&mut bytes);
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        let mut text = String::with_capacity(36);
-        for (index, byte) in bytes.into_iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                text.push('-');
+        let mut text = *b"00000000-0000-0000-0000-000000000000";
+        let mut at = 0;
+        for byte in bytes {
+            if text[at] == b'-' {
+                at += 1;
             }
-            text.push(char::from(HEX[usize::from(byte >> 4)]));
-            text.push(char::from(HEX[usize::from(byte & 15)]));
+            text[at] = HEX[usize::from(byte >> 4)];
+            text[at + 1] = HEX[usize::from(byte & 15)];
+            at += 2;
         }
-        text
+        str::from_utf8(&text).unwrap_or_default().to_owned()
     }
 
     /// Returns five characters for a generated name (rule B2).
@@ -139,17 +141,17 @@ pub(crate) fn seconds(time: Timestamp) -> String {
     // Times are rounded down, because a time in the future must not be shown.
     let time = TimeZone::UTC.to_datetime(time);
     let year = u16::try_from(time.year()).unwrap_or_default();
-    let mut text = String::with_capacity("2006-01-02T15:04:05Z".len());
-    let mut pair = |number: u16, behind: &str| {
-        text.extend([number / 10, number % 10].map(|digit| char::from(b'0' + (digit % 10) as u8)));
-        text.push_str(behind);
+    let mut text = *b"0000-00-00T00:00:00Z";
+    let mut pair = |at: usize, number: u8| {
+        text[at] += number / 10 % 10;
+        text[at + 1] += number % 10;
     };
-    let rest = [time.month(), time.day(), time.hour(), time.minute(), time.second()];
-    let rest = rest.map(|number| u16::try_from(number).unwrap_or_default());
-    pair(year / 100, "");
-    pair(year % 100, "-");
-    for (number, behind) in rest.into_iter().zip(["-", "T", ":", ":", "Z"]) {
-        pair(number, behind);
-    }
-    text
+    pair(0, (year / 100) as u8);
+    pair(2, (year % 100) as u8);
+    pair(5, time.month().unsigned_abs());
+    pair(8, time.day().unsigned_abs());
+    pair(11, time.hour().unsigned_abs());
+    pair(14, time.minute().unsigned_abs());
+    pair(17, time.second().unsigned_abs());
+    str::from_utf8(&text).unwrap_or_default().to_owned()
 }

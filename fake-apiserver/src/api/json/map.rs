@@ -79,51 +79,39 @@ impl<V: PartialEq> PartialEq for SortedMap<V> {
 /// bit of its first step.
 fn mark(way: &str) -> u64 {
     let bytes = way.as_bytes();
-    let head = bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut head = [0; 4];
-        head[..bytes.len()].copy_from_slice(bytes);
-        head
-    });
-    let head = u32::from_le_bytes(head);
-    let head = match dots(head.into()) {
-        0 => head,
-        // Keep the bytes before the first dot.
-        dots => head & (((dots & dots.wrapping_neg()) >> 7) as u32).wrapping_sub(1),
-    };
-    let spread = u64::from(head).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    1 << (spread >> 58)
-}
-
-/// Sets the high bit of each byte that is a dot. Only the bits up to the first dot are exact.
-fn dots(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    let others = word ^ (ONES * u64::from(b'.'));
-    others.wrapping_sub(ONES) & !others & (ONES << 7)
+    let (mut head, mut at) = (0_u32, 0);
+    while at < 4 && at < bytes.len() && bytes[at] != b'.' {
+        head = (head << 8) | u32::from(bytes[at]);
+        at += 1;
+    }
+    1 << (((u64::from(head) * 0x9e37_79b1) >> 26) & 63)
 }
 
 /// Splits a dotted path into its first step and the remaining path. Usually a path is one step of about twelve bytes,
 /// so eight bytes are compared at a time.
 pub(super) fn next_step(way: &str) -> (&str, &str) {
+    const ONES: u64 = u64::MAX / 255;
+    const LOW: u64 = ONES * 0x7f;
+    const DOT: u64 = ONES * b'.' as u64;
     let bytes = way.as_bytes();
-    let first_in = |word: &[u8; 8]| match dots(u64::from_le_bytes(*word)) {
-        0 => None,
-        dots => Some(dots.trailing_zeros() as usize / 8),
-    };
-    let dot = match bytes.last_chunk() {
-        None => bytes.iter().position(|byte| *byte == b'.'),
-        Some(last) => {
-            let (words, _) = bytes.as_chunks();
-            let found = words
-                .iter()
-                .enumerate()
-                .find_map(|(at, word)| Some(at * 8 + first_in(word)?));
-            found.or_else(|| Some(bytes.len() - 8 + first_in(last)?))
+    let mut at = 0;
+    while let Some(word) = bytes[at..].first_chunk() {
+        let word = u64::from_le_bytes(*word) ^ DOT;
+        // The high bit of each byte that is a dot. No sum of two bytes carries into the next byte.
+        let dots = !(((word & LOW) + LOW) | word | LOW);
+        if dots != 0 {
+            at += dots.trailing_zeros() as usize / 8;
+            return (&way[..at], &way[at + 1..]);
         }
-    };
-    match dot {
-        Some(dot) => (&way[..dot], &way[dot + 1..]),
-        None => (way, ""),
+        at += 8;
     }
+    while at < bytes.len() {
+        if bytes[at] == b'.' {
+            return (&way[..at], &way[at + 1..]);
+        }
+        at += 1;
+    }
+    (way, "")
 }
 
 impl<V> SortedMap<V> {
@@ -276,7 +264,7 @@ impl<V: Clone> SortedMap<V> {
         };
         // Fast path: entries usually arrive in the order of their keys.
         let at = match few.last() {
-            Some((last, _)) if *last >= key => few.binary_search_by(|(it, _)| it.cmp(&key)),
+            Some((last, _)) if last.as_str() >= key.as_str() => search(few, &key),
             _ => Err(few.len()),
         };
         match at {
@@ -334,10 +322,24 @@ impl<V: Clone> SortedMap<V> {
 
 /// Returns the index of a key in a sorted slice.
 fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
-    if few.len() <= SCANNED_MAX {
-        return few.iter().position(|(it, _)| it.as_str() == key);
+    if few.len() > SCANNED_MAX {
+        return search(few, key).ok();
     }
-    few.binary_search_by(|(it, _)| it.as_str().cmp(key)).ok()
+    // Without optimization, an iterator would cost more than the comparisons.
+    let mut at = 0;
+    while at < few.len() {
+        let name = &few[at].0;
+        if name.len() == key.len() && name.as_str() == key {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Searches a key in a sorted slice. Returns its index, or the index at which it would be inserted.
+fn search<V>(few: &[(SmolStr, V)], key: &str) -> Result<usize, usize> {
+    few.binary_search_by(|(it, _)| it.as_str().cmp(key))
 }
 
 impl<V> From<Encoded<Self>> for SortedMap<V> {

@@ -117,9 +117,17 @@ impl<'a> Element<'a> {
 /// Characters that Go's encoder escapes although JSON does not require it.
 const ESCAPED_FOR_HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
 
+/// Returns `false` if the string certainly contains none of these characters.
+fn may_be_escaped_for_html(text: &str) -> bool {
+    // The first byte of the characters that are not ASCII is 0xe2.
+    text.as_bytes()
+        .iter()
+        .any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2))
+}
+
 /// Writes a string like Go's encoder, which escapes characters that are special in HTML.
 fn write_string(text: &str, out: &mut String) {
-    if plain_len(text.as_bytes()) == text.len() && !text.contains(ESCAPED_FOR_HTML) {
+    if plain_len(text.as_bytes()) == text.len() && !may_be_escaped_for_html(text) {
         out.reserve(text.len() + "\"\"".len());
         out.push('"');
         out.push_str(text);

@@ -92,19 +92,22 @@ impl<'a> Identity<'a> {
 
     /// Creates an entry of this manager.
     pub(super) fn entry(&self, fields: Map, time: Option<&str>) -> Value {
-        let mut entry = Map::new();
-        entry.insert("manager".into(), self.manager.into());
-        entry.insert("operation".into(), if self.applied { "Apply" } else { "Update" }.into());
-        entry.insert("apiVersion".into(), self.api_version.into());
-        if let Some(time) = time {
-            entry.insert("time".into(), time.into());
-        }
-        entry.insert("fieldsType".into(), "FieldsV1".into());
-        entry.insert("fieldsV1".into(), fields.into());
+        let operation = if self.applied { "Apply" } else { "Update" };
+        // In the order of the names, so that the map is built without searches.
+        let mut entry = vec![
+            ("apiVersion".into(), self.api_version.into()),
+            ("fieldsType".into(), "FieldsV1".into()),
+            ("fieldsV1".into(), fields.into()),
+            ("manager".into(), self.manager.into()),
+            ("operation".into(), operation.into()),
+        ];
         if !self.subresource.is_empty() {
-            entry.insert("subresource".into(), self.subresource.into());
+            entry.push(("subresource".into(), self.subresource.into()));
         }
-        Value::Object(entry)
+        if let Some(time) = time {
+            entry.push(("time".into(), time.into()));
+        }
+        Value::Object(Map::of_entries(entry))
     }
 }
 

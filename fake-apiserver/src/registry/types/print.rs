@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::schema::builtin::{Kind, Shape, shape_of};
+use super::schema::builtin::{Kind, Shape, StructType, shape_of};
 use crate::api::json::{Map, SmolStr, Value};
 use crate::api::print::Printer;
 
@@ -40,29 +40,32 @@ impl<'a> TypedPrinter<'a> {
         each: &mut dyn FnMut(u8, &Printer),
     ) {
         let start = self.entries.len();
-        let map = map.iter().filter(|(name, _)| !omitted.contains(&name.as_str()));
-        match shape.structure() {
-            Some(structure) => {
-                let mut fields = structure.fields_in_order();
-                self.entries.extend(map.map(|(name, value)| {
-                    let field = fields.find(name);
-                    Entry {
-                        // Fields that the type does not declare are printed last.
-                        place: field.map_or(u8::MAX, |it| it.place()),
-                        name,
-                        value,
-                        shape: field.map(|it| it.shape()),
-                    }
-                }));
-                // Entries with equal positions are sorted by name.
-                self.entries[start..].sort_by_key(|it| it.place);
+        let mut fields = shape.structure().map(StructType::fields_in_order);
+        let values = shape.values();
+        for (name, value) in map {
+            let name = name.as_str();
+            if omitted.contains(&name) {
+                continue;
             }
-            None => self.entries.extend(map.map(|(name, value)| Entry {
-                place: 0,
+            let field = match &mut fields {
+                Some(fields) => fields.find(name),
+                None => None,
+            };
+            self.entries.push(Entry {
+                place: match field {
+                    Some(field) => field.place(),
+                    // Fields that the type does not declare are printed last.
+                    None if fields.is_some() => u8::MAX,
+                    None => 0,
+                },
                 name,
                 value,
-                shape: shape.values(),
-            })),
+                shape: match field {
+                    Some(field) => Some(field.shape()),
+                    None => values,
+                },
+            });
+            self.sink(start);
         }
         for at in start..self.entries.len() {
             let Entry {
@@ -80,6 +83,17 @@ impl<'a> TypedPrinter<'a> {
             out.comma();
         }
         self.entries.truncate(start);
+    }
+
+    /// Moves the last entry before the entries from `start` that follow it in Go's order. Entries with equal positions
+    /// remain sorted by name. A struct has few fields, so a sort would cost more than these comparisons.
+    fn sink(&mut self, start: usize) {
+        let entries = &mut self.entries[start..];
+        let mut at = entries.len() - 1;
+        while at > 0 && entries[at - 1].place > entries[at].place {
+            entries.swap(at - 1, at);
+            at -= 1;
+        }
     }
 
     /// Writes a value of this type.

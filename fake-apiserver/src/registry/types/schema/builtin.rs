@@ -206,9 +206,12 @@ impl FieldsInOrder {
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
         // Names further away are found with a binary search, because most objects only have a few fields of their type.
         const NEAR: usize = 4;
-        for (at, field) in self.rest.iter().take(NEAR).enumerate() {
-            if field.name == name {
-                self.rest = &self.rest[at + 1..];
+        let mut at = 0;
+        while at < NEAR && at < self.rest.len() {
+            let field = &self.rest[at];
+            at += 1;
+            if field.name.len() == name.len() && field.name == name {
+                self.rest = &self.rest[at..];
                 return Some(field);
             }
         }
