@@ -56,11 +56,11 @@ impl Object {
 
     /// Returns `metadata`, after replacing it with an empty object if it is not an object.
     pub(crate) fn metadata_mut(&mut self) -> &mut Map {
-        let meta = self.0.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        if !meta.is_object() {
-            *meta = Value::Object(Map::new());
+        if self.metadata().is_none() {
+            self.0.insert("metadata".into(), Value::Object(Map::new()));
         }
-        meta.as_object_mut().expect("the value is an object")
+        let metadata = self.0.get_mut("metadata").and_then(Value::as_object_mut);
+        metadata.expect("the value is an object")
     }
 
     /// Returns `metadata.name`; empty if it is absent.

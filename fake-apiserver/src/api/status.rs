@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::field::{FieldError, FieldErrorKind, FieldErrors};
 use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
+use crate::api::print::Printer;
 
 /// The `metav1.Status` in the response to a failed request (rule A1).
 ///
@@ -318,9 +319,80 @@ impl Status {
         )
     }
 
+    /// Writes the body, as [`Serialize`] does: in builds without optimization, this takes a tenth of the instructions.
+    pub(crate) fn write(&self, out: &mut Printer) {
+        out.open(b'{');
+        out.text_entry("kind", "Status");
+        out.text_entry("apiVersion", "v1");
+        out.key("metadata");
+        out.open(b'{');
+        if let Some(token) = &self.continue_token {
+            out.text_entry("continue", token);
+        }
+        out.close(b'}');
+        out.comma();
+        out.text_entry("status", if self.code < 400 { "Success" } else { "Failure" });
+        for (key, text) in [("message", &*self.message), ("reason", &*self.reason)] {
+            if !text.is_empty() {
+                out.text_entry(key, text);
+            }
+        }
+        if let Some(details) = &self.details {
+            out.key("details");
+            details.write(out);
+            out.comma();
+        }
+        if self.code != 0 {
+            out.key("code");
+            out.integer(self.code.into());
+            out.comma();
+        }
+        out.close(b'}');
+    }
+
     /// Returns the body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+impl StatusDetails {
+    fn write(&self, out: &mut Printer) {
+        out.open(b'{');
+        let texts = [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ];
+        write_texts(&texts, out);
+        if !self.causes.is_empty() {
+            out.key("causes");
+            out.open(b'[');
+            for StatusCause { reason, message, field } in &self.causes {
+                out.open(b'{');
+                write_texts(&[("reason", reason), ("message", message), ("field", field)], out);
+                out.close(b'}');
+                out.comma();
+            }
+            out.close(b']');
+            out.comma();
+        }
+        if self.retry_after_seconds != 0 {
+            out.key("retryAfterSeconds");
+            out.integer(self.retry_after_seconds.into());
+            out.comma();
+        }
+        out.close(b'}');
+    }
+}
+
+/// Writes the entries that are not empty.
+fn write_texts(texts: &[(&str, &String)], out: &mut Printer) {
+    for (key, text) in texts {
+        if !text.is_empty() {
+            out.text_entry(key, text);
+        }
     }
 }
 
@@ -386,6 +458,46 @@ impl FieldError {
             reason: reason.to_owned(),
             message: self.body(),
             field: self.path.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![Just(String::new()), "[a-c\n\"]{1,4}"]
+    }
+
+    prop_compose! {
+        fn details()(
+            texts in [text(), text(), text(), text()],
+            causes in prop::collection::vec([text(), text(), text()], 0..3),
+            retry_after_seconds in 0_u32..2,
+        ) -> StatusDetails {
+            let [name, group, kind, uid] = texts;
+            let causes = causes.into_iter().map(|[reason, message, field]| StatusCause { reason, message, field });
+            StatusDetails { name, group, kind, uid, causes: causes.collect(), retry_after_seconds }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn written_status_equals_the_serialized_status(
+            code in prop_oneof![Just(0), Just(200), Just(404)], reason in text(), message in text(),
+            details in prop::option::of(details()), token in prop::option::of(text()),
+        ) {
+            let mut status = Status::new(code, reason, message);
+            status.details = details.map(Box::new);
+            status.continue_token = token;
+            let mut out = Printer::new(0);
+            status.write(&mut out);
+            prop_assert_eq!(Some(out.as_text().to_owned()), serde_json::to_string(&status).ok());
         }
     }
 }

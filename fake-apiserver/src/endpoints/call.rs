@@ -62,6 +62,8 @@ pub(crate) struct Call {
     /// Set for watches, logs and connections, which have no time limit.
     pub(crate) is_long_running: bool,
     pub(super) audit_id: HeaderValue,
+    /// `User-Agent`; empty if it is absent.
+    pub(super) user_agent: String,
     /// Ordinal of the request, from 1.
     number: u64,
 }
@@ -74,8 +76,10 @@ impl Call {
             Some(ClientName(name)) => Arc::clone(name),
             None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
         };
+        let user_agent = text(&parts.headers, &header::USER_AGENT).unwrap_or_default();
         let query = Query::parse(parts.uri.query());
         Self {
+            user_agent: user_agent.to_owned(),
             is_long_running: is_long_running(&parts.method, parts.uri.path(), &query),
             client,
             remarks: Remarks::default(),
@@ -114,7 +118,7 @@ impl Call {
 
     /// Returns `User-Agent`; empty if it is absent.
     pub(crate) fn user_agent(&self) -> &str {
-        self.header(&header::USER_AGENT).unwrap_or_default()
+        &self.user_agent
     }
 
     /// Returns `true` if the client requests indented JSON (rule A31).

@@ -40,12 +40,12 @@ impl Endpoints {
         if !matches!(found, Ok(Target::Resource(..)))
             && let Some(remote) = aggregation::server_of(self, call.parts.uri.path())
         {
-            return aggregation::answer(self, call, body, &remote).await;
+            return Box::pin(aggregation::answer(self, call, body, &remote)).await;
         }
         match found? {
             Target::NotFound => Ok(encode::not_found_text()),
             Target::Document => {
-                let remote = aggregation::versions(self, call).await;
+                let remote = Box::pin(aggregation::versions(self, call)).await;
                 documents::answer(self, scheme, call, &remote)
             }
             Target::Resource(row, info) => {

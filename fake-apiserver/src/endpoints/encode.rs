@@ -20,6 +20,7 @@ use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::{Endpoints, decode, partial, status_protobuf};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
+use crate::api::print::Printer;
 use crate::api::status::Status;
 use crate::api::yaml;
 use crate::registry::answer::{Answer, SuccessStatus};
@@ -306,7 +307,7 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept());
     let bytes: Bytes = match form {
         ErrorForm::Json if call.wants_pretty() => pretty(status),
-        ErrorForm::Json => json_line(status),
+        ErrorForm::Json => status_line(status),
         ErrorForm::Protobuf => status_protobuf::encode(status).into(),
         ErrorForm::IndentedJson => pretty(status),
         ErrorForm::Yaml => yaml::to_string(&status.to_value().into()).into(),
@@ -378,6 +379,14 @@ pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::AnswerForm, va
 
 fn pretty(value: &impl serde::Serialize) -> Bytes {
     serde_json::to_vec_pretty(value).unwrap_or_default().into()
+}
+
+fn status_line(status: &Status) -> Bytes {
+    let mut out = Printer::new(0);
+    status.write(&mut out);
+    let mut bytes = out.to_bytes();
+    bytes.push(b'\n');
+    bytes.into()
 }
 
 fn json_line(value: &impl serde::Serialize) -> Bytes {

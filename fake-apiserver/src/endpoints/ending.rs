@@ -25,13 +25,16 @@ type Handled = std::thread::Result<Result<Response<Body>, Status>>;
 
 /// Builds the response to a request that was handled, and counts and records the request.
 pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Handled) -> Response<Body> {
-    let now = server.registry.reader.entropy.now();
+    let now = || server.registry.reader.entropy.now();
     let mut record = call.record.take();
     if let Some(record) = &mut record {
         record.annotated(&call.remarks.annotations);
     }
     let mut response = match handled {
-        Ok(Ok(response)) => show(record.as_deref_mut(), call, response).await,
+        Ok(Ok(response)) => match record.as_deref_mut() {
+            Some(record) => Box::pin(show(record, call, response)).await,
+            None => response,
+        },
         Ok(Err(status)) => {
             if let Some(record) = &mut record {
                 record.failed(&status);
@@ -41,7 +44,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
         Err(_) => {
             let status = Status::internal("the server panicked; see its log");
             if let Some(mut record) = record.take() {
-                record.panicked(&status, now);
+                record.panicked(&status, now());
             }
             encode::failure(call, &status)
         }
@@ -50,7 +53,7 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     if let Some(record) = &mut record {
         record.has_code((!is_broken).then_some(response.status().as_u16()));
         if call.is_long_running {
-            record.begins(now);
+            record.begins(now());
         }
         if call.deprecation.is_some() && call.is_admitted {
             record.deprecated();
@@ -58,14 +61,13 @@ pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Ha
     }
     match labels(call, &response).filter(|_| !is_broken) {
         Some(labels) => response = count(server, call, response, labels, record),
-        None => record.iter_mut().for_each(|it| it.ends(now)),
+        None => record.iter_mut().for_each(|it| it.ends(now())),
     }
     response
 }
 
 /// Adds a response to the audit record of its request.
-async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>) -> Response<Body> {
-    let Some(record) = record else { return response };
+async fn show(record: &mut Record, call: &Call, response: Response<Body>) -> Response<Body> {
     let kept = response.extensions().get::<KeptAnswer>().cloned();
     if let Some(KeptAnswer::Whole(bytes)) = &kept {
         record.succeeded(bytes);

@@ -131,7 +131,6 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
 
 /// Adds the common headers to the response, and records it in the journal.
 pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
-    let user_agent = call.user_agent().into();
     response.headers_mut().insert(AUDIT_ID, call.audit_id);
     let code = response.status().as_u16();
     // In Go, errors of the router do not have this warning. The router checks the method, and the media type of a
@@ -160,7 +159,7 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
         started: call.started,
         user: call.user,
         answered: now,
-        user_agent,
+        user_agent: call.user_agent,
         worker: call.parts.extensions.get::<SentBy>().map(|it| it.0),
         path: call
             .parts

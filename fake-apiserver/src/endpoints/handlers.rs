@@ -44,10 +44,11 @@ async fn handle_verb(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     if !info.subresource.is_empty() && info.subresource != "status" {
-        return other_subresource(server, call, row, info).await;
+        // The futures of rare requests are in boxes, so that they do not enlarge the future of every request.
+        return Box::pin(other_subresource(server, call, row, info)).await;
     }
     if !row.is_stored() {
-        return review(server, call, row, info).await;
+        return Box::pin(review(server, call, row, info)).await;
     }
     match info.verb {
         Verb::Get => get(server, call, row, info).await,
@@ -56,7 +57,7 @@ async fn handle_verb(
         Verb::Create | Verb::Update => write(server, call, row, info).await,
         Verb::Patch => patch(server, call, row, info).await,
         Verb::Delete => delete(server, call, row, info).await,
-        Verb::DeleteCollection => delete_collection(server, call, row, info).await,
+        Verb::DeleteCollection => Box::pin(delete_collection(server, call, row, info)).await,
     }
 }
 

@@ -25,9 +25,12 @@ pub(crate) enum Target {
 
 /// Finds the target of a request, or returns an error.
 pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
-    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path())
-        .decode_utf8_lossy()
-        .into_owned();
+    // A copy, because the path is compared while the call is changed.
+    let mut decoded = call.parts.uri.path().to_owned();
+    if decoded.as_bytes().contains(&b'%') {
+        let bytes = percent_encoding::percent_decode_str(&decoded);
+        decoded = bytes.decode_utf8_lossy().into_owned();
+    }
     let Some(path) = ResourcePath::parse(&decoded) else {
         return Ok(Target::Document);
     };

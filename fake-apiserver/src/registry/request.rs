@@ -45,7 +45,12 @@ impl Warnings {
     }
 
     pub(crate) fn extend(&self, texts: impl IntoIterator<Item = String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
+        let mut texts = texts.into_iter();
+        if let Some(first) = texts.next() {
+            let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            warnings.push(first);
+            warnings.extend(texts);
+        }
     }
 
     /// Removes and returns the warnings so far, in order.

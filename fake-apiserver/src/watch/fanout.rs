@@ -105,13 +105,17 @@ impl Fanout {
                     WatchScope::Object(key.clone()),
                 ];
                 for (wakers, part) in woken[1..].iter_mut().zip(&parts) {
-                    *wakers = scopes.parts.get_mut(part).map(std::mem::take).unwrap_or_default();
+                    if let Some(sleeping) = scopes.parts.get_mut(part) {
+                        *wakers = std::mem::take(sleeping);
+                    }
                 }
             }
             woken
         };
-        for waker in woken.into_iter().flatten().map(|(_, waker)| waker) {
-            waker.wake();
+        for wakers in woken {
+            for (_, waker) in wakers {
+                waker.wake();
+            }
         }
     }
 

@@ -78,27 +78,37 @@ impl<V: PartialEq> PartialEq for SortedMap<V> {
 /// Returns the bit that represents a key. It depends on the first four bytes up to a dot, so that a dotted path has the
 /// bit of its first step.
 fn mark(way: &str) -> u64 {
-    let bytes = way.as_bytes();
-    let (mut head, mut at) = (0_u32, 0);
-    while at < 4 && at < bytes.len() && bytes[at] != b'.' {
-        head = (head << 8) | u32::from(bytes[at]);
-        at += 1;
+    let head = match *way.as_bytes() {
+        [a, b, c, d, ..] => [a, b, c, d],
+        [a, b, c] => [a, b, c, 0],
+        [a, b] => [a, b, 0, 0],
+        [a] => [a, 0, 0, 0],
+        [] => [0; 4],
+    };
+    let mut head = u32::from_le_bytes(head);
+    let dots = dots(head.into()) as u32;
+    if dots != 0 {
+        // Keep the bytes before the first dot.
+        head &= (1 << (dots.trailing_zeros() - 7)) - 1;
     }
     1 << (((u64::from(head) * 0x9e37_79b1) >> 26) & 63)
+}
+
+/// Sets the high bit of each byte that is a dot. No sum of two bytes carries into the next byte.
+fn dots(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const LOW: u64 = ONES * 0x7f;
+    let others = word ^ (ONES * b'.' as u64);
+    !(((others & LOW) + LOW) | others | LOW)
 }
 
 /// Splits a dotted path into its first step and the remaining path. Usually a path is one step of about twelve bytes,
 /// so eight bytes are compared at a time.
 pub(super) fn next_step(way: &str) -> (&str, &str) {
-    const ONES: u64 = u64::MAX / 255;
-    const LOW: u64 = ONES * 0x7f;
-    const DOT: u64 = ONES * b'.' as u64;
     let bytes = way.as_bytes();
     let mut at = 0;
     while let Some(word) = bytes[at..].first_chunk() {
-        let word = u64::from_le_bytes(*word) ^ DOT;
-        // The high bit of each byte that is a dot. No sum of two bytes carries into the next byte.
-        let dots = !(((word & LOW) + LOW) | word | LOW);
+        let dots = dots(u64::from_le_bytes(*word));
         if dots != 0 {
             at += dots.trailing_zeros() as usize / 8;
             return (&way[..at], &way[at + 1..]);

@@ -18,13 +18,22 @@ impl Admission {
     /// reinvocation, the plugins run once more, and so do policies and webhooks with reinvocationPolicy IfNeeded.
     pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
-        let setup = &self.setup;
         let configured = self.configured();
-        if is_exempt(attributes.row) || (setup.hooks.mutating.is_empty() && !configured.has_mutation()) {
+        if is_exempt(attributes.row) || (self.setup.hooks.mutating.is_empty() && !configured.has_mutation()) {
             return Ok(());
         }
+        // In a box, because the futures of webhooks are larger than those of all other steps of a write.
+        Box::pin(self.mutate_as_configured(&configured, attributes)).await
+    }
+
+    /// Runs the closures, policies and webhooks of the mutating phase.
+    async fn mutate_as_configured(
+        &self,
+        configured: &Configured,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<(), Status> {
         let owners = Owners::of(attributes);
-        for hook in &setup.hooks.mutating {
+        for hook in &self.setup.hooks.mutating {
             self.mutate_by_hook(hook, attributes).await?;
         }
         let mut known = Reinvocation::default();
@@ -74,22 +83,29 @@ impl Admission {
     /// counts accepted requests.
     pub(crate) async fn check_admitted(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         plugins::validate(self, attributes)?;
-        let setup = &self.setup;
         let configured = self.configured();
-        if !is_exempt(attributes.row) {
-            for hook in &setup.hooks.validating {
-                let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
-                attributes.remarks.warnings.extend(answer.warnings);
-                if let Some(denial) = answer.denied {
-                    return Err(status::denied(&hook.name, denial));
-                }
-            }
-            self.validate_by_policies(&configured.policies, attributes).await?;
-            if !configured.validating.is_empty() {
-                self.validate_by_webhooks(&configured.validating, attributes).await?;
-            }
+        let has_validation = !self.setup.hooks.validating.is_empty() || configured.has_validation();
+        if has_validation && !is_exempt(attributes.row) {
+            // In a box, because the futures of webhooks are larger than those of all other steps of a write.
+            Box::pin(self.validate_as_configured(&configured, attributes)).await?;
         }
         plugins::charge_quota(self, attributes)
+    }
+
+    /// Runs the closures, policies and webhooks of the validating phase.
+    async fn validate_as_configured(&self, configured: &Configured, attributes: &Attributes<'_>) -> Result<(), Status> {
+        for hook in &self.setup.hooks.validating {
+            let answer = hook.call(attributes.review(self.reader.entropy.uid())).await;
+            attributes.remarks.warnings.extend(answer.warnings);
+            if let Some(denial) = answer.denied {
+                return Err(status::denied(&hook.name, denial));
+            }
+        }
+        self.validate_by_policies(&configured.policies, attributes).await?;
+        if !configured.validating.is_empty() {
+            self.validate_by_webhooks(&configured.validating, attributes).await?;
+        }
+        Ok(())
     }
 
     /// Returns `true` if the validating phase may have to check this write. Otherwise, the caller need not copy the

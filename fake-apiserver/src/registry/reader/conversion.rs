@@ -30,7 +30,7 @@ impl Reader {
         for stored in stored {
             let mut object = codec::decode_as_stored(row, stored);
             decode::freshen(&mut object, &resource.storage);
-            self.ask_conversion(conversion, object, &row.api_version).await?;
+            Box::pin(self.ask_conversion(conversion, object, &row.api_version)).await?;
         }
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Reader {
             return Ok(());
         };
         let stored_in = resource.storage.row.api_version();
-        self.ask_conversion(conversion, object.clone(), &stored_in).await
+        Box::pin(self.ask_conversion(conversion, object.clone(), &stored_in)).await
     }
 
     /// Requests the conversion of an object to another version of its resource, for admission or managed fields.
@@ -53,7 +53,7 @@ impl Reader {
     ) -> Result<(), Status> {
         let conversion = row.custom_resource().and_then(|it| it.conversion.as_deref());
         match conversion {
-            Some(conversion) => self.ask_conversion(conversion, object.clone(), api_version).await,
+            Some(conversion) => Box::pin(self.ask_conversion(conversion, object.clone(), api_version)).await,
             None => Ok(()),
         }
     }

@@ -90,10 +90,12 @@ impl<'a> TypedPrinter<'a> {
     fn sink(&mut self, start: usize) {
         let entries = &mut self.entries[start..];
         let mut at = entries.len() - 1;
-        while at > 0 && entries[at - 1].place > entries[at].place {
-            entries.swap(at - 1, at);
+        let last = entries[at];
+        while at > 0 && entries[at - 1].place > last.place {
+            entries[at] = entries[at - 1];
             at -= 1;
         }
+        entries[at] = last;
     }
 
     /// Writes a value of this type.
