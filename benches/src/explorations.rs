@@ -66,10 +66,12 @@ fn exploration(peer: Peer, objects: usize, counts: &Counts) -> Explore {
     .budget(BUDGET)
 }
 
-/// Measures runs without faults. Each run is compared with the reference run.
+/// Measures runs without faults. Each run is compared with the reference run. One thread makes all runs, so that the
+/// number of instructions does not depend on the order of threads.
 pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
     let counts = Counts::default();
     let all = (0..count).fold(exploration(peer, objects, &counts), |all, _| all.replay(""));
+    let all = all.threads(1);
     measured(all.schedules(count), &counts)
 }
 

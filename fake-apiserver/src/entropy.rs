@@ -102,6 +102,8 @@ impl Entropy {
 
     /// Returns a version 4 UUID.
     pub(crate) fn uid(&self) -> String {
+        /// The place of each byte, which is written as two digits.
+        const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
         let mut bytes = [0; 16];
         self.rng
             .lock()
@@ -111,13 +113,11 @@ impl Entropy {
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = *b"00000000-0000-0000-0000-000000000000";
         let mut at = 0;
-        for byte in bytes {
-            if text[at] == b'-' {
-                at += 1;
-            }
-            text[at] = HEX[usize::from(byte >> 4)];
-            text[at + 1] = HEX[usize::from(byte & 15)];
-            at += 2;
+        while at < bytes.len() {
+            let (byte, place) = (usize::from(bytes[at]), PLACES[at]);
+            text[place] = HEX[byte >> 4];
+            text[place + 1] = HEX[byte & 15];
+            at += 1;
         }
         str::from_utf8(&text).unwrap_or_default().to_owned()
     }

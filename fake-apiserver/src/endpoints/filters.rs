@@ -131,6 +131,7 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
 
 /// Adds the common headers to the response, and records it in the journal.
 pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
+    const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
     response.headers_mut().insert(AUDIT_ID, call.audit_id);
     let code = response.status().as_u16();
     // In Go, errors of the router do not have this warning. The router checks the method, and the media type of a
@@ -148,7 +149,7 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        headers.insert(header::CACHE_CONTROL, NO_CACHE);
     }
     let (answer, stored) = match response.extensions_mut().remove::<KeptAnswer>() {
         Some(KeptAnswer::Whole(bytes)) => (Some(bytes), None),
@@ -165,7 +166,7 @@ pub(crate) fn finish(call: Call, mut response: Response<Body>, journal: &Journal
             .parts
             .uri
             .path_and_query()
-            .map_or_else(String::new, ToString::to_string),
+            .map_or_else(String::new, |it| it.as_str().to_owned()),
         method: call.parts.method,
         info: call.info,
         client: call.client,

@@ -90,7 +90,11 @@ impl History {
 
     /// Returns the retained changes after `revision`, oldest first.
     pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
-        let first = self.changes.partition_point(|it| it.revision <= revision);
+        // Searched from the end, because readers usually need only the newest changes.
+        let mut first = self.changes.len();
+        while first > 0 && self.changes[first - 1].revision > revision {
+            first -= 1;
+        }
         self.changes.range(first..)
     }
 

@@ -1,6 +1,6 @@
 //! `Fanout`: wakes only the watchers that a commit may affect.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -30,7 +30,7 @@ struct Scopes {
     /// Watchers of the whole resource.
     all: Wakers,
     /// Watchers of a part of the resource.
-    parts: HashMap<WatchScope, Wakers>,
+    parts: BTreeMap<WatchScope, Wakers>,
 }
 
 impl Scopes {

@@ -6,7 +6,7 @@ use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::storage::{Change, Key, KeyRange, ResourcePart, Stored};
 
 /// The part of a resource that a filter selects by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WatchScope {
     /// All objects of the resource.
     All,
