@@ -139,8 +139,8 @@ struct Inner {
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
-    /// Time at which the first claim without a response was sent. The Lease may contain this claim.
-    unanswered: Option<Instant>,
+    /// Claims without a response. The Lease may contain one of them.
+    unanswered: Option<Unanswered>,
     /// Set once this process has been the leader.
     has_led: bool,
     /// Set before the request that releases the lease is sent, because another process may become the leader before the
@@ -148,6 +148,16 @@ struct State {
     is_released: bool,
     /// Number of renewals that had to read the Lease, because writing it without reading it failed.
     slow_paths: u64,
+}
+
+/// Claims of this process without a response, all of which may still be executed.
+#[derive(Clone)]
+struct Unanswered {
+    /// Time at which the first of these claims was sent.
+    since: Instant,
+    /// Version of the Lease that the last claim replaces; `None` if it creates the Lease. If the Lease has another
+    /// version, the server either has executed the claim or refuses it.
+    replaces: Option<String>,
 }
 
 /// The last observed state of the Lease. The times in the Lease are not used, so the clocks of other machines do not
@@ -434,8 +444,11 @@ impl LeaderElector {
         let sent = Instant::now();
         let earlier = {
             let mut state = self.state();
-            let earlier = state.unanswered;
-            state.unanswered = earlier.or(Some(sent));
+            let earlier = state.unanswered.clone();
+            state.unanswered = Some(Unanswered {
+                since: earlier.as_ref().map_or(sent, |it| it.since),
+                replaces: lease.as_ref().and_then(version),
+            });
             earlier
         };
         let claim = |lease: &mut Lease| holder.claim(lease, config.lease_duration, &config.clock);
@@ -503,6 +516,11 @@ impl LeaderElector {
                 Seen::Read => state.unanswered.is_some() || before.as_ref().is_some_and(|it| it.is_mine),
             };
             let is_mine = may_hold && self.0.holder.holds(&lease);
+            // The claims without a response were replaced by this version, or will be refused.
+            let is_over = |it: &Unanswered| it.replaces != version(&lease);
+            if !is_mine && state.unanswered.as_ref().is_some_and(is_over) {
+                state.unanswered = None;
+            }
             let at = match (seen, before) {
                 (Seen::Claimed(sent), _) => {
                     state.unanswered = None;
@@ -510,7 +528,7 @@ impl LeaderElector {
                 }
                 // If the response to a renewal was lost, the renewal does not extend the lease for this process.
                 (Seen::Read, Some(before)) if is_mine && before.is_mine => before.at,
-                (Seen::Read, _) if is_mine => state.unanswered.unwrap_or_else(Instant::now),
+                (Seen::Read, _) if is_mine => state.unanswered.as_ref().map_or_else(Instant::now, |it| it.since),
                 // If the claim is unchanged, the holder has not renewed the lease.
                 (Seen::Read, Some(before)) if before.claim == claim => before.at,
                 (Seen::Read, _) => Instant::now(),
@@ -534,6 +552,11 @@ impl LeaderElector {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the version of a Lease.
+fn version(lease: &Lease) -> Option<String> {
+    lease.metadata.resource_version.clone()
 }
 
 impl State {

@@ -242,16 +242,18 @@ async fn lease_is_released_despite_an_unanswered_request() {
     assert_eq!(lease(&cluster).holder_identity.as_deref(), Some(""));
 }
 
+/// Replaces the holder of the Lease, as another process does.
+fn take_over(lease: &mut Lease) {
+    let spec = lease.spec.get_or_insert_default();
+    spec.holder_identity = Some("thief".to_owned());
+}
+
 #[tokio::test(start_paused = true)]
 async fn lease_taken_by_another_holder_is_lost() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
-    let thief = |lease: &mut Lease| {
-        let spec = lease.spec.get_or_insert_default();
-        spec.holder_identity = Some("thief".to_owned());
-    };
-    cluster.edit("lock", thief).await;
+    cluster.edit("lock", take_over).await;
     cluster.advance(seconds(5)).await;
     assert_eq!(acts.all(), ["+a", "-a"]);
     assert_eq!(a.outcome(), Some(ElectionOutcome::Lost));
@@ -261,6 +263,29 @@ async fn lease_taken_by_another_holder_is_lost() {
         Some("thief"),
         "a lost lease is not released"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn restored_claim_without_a_response_is_not_leadership_after_another_process_led() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let lost = faults::timeout().but_applied().client("a");
+    let lost = cluster.inject(lost.on(Verb::Create, "leases.coordination.k8s.io").once());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    assert_eq!(
+        (lost.hits(), lease(&cluster).holder_identity.as_deref()),
+        (1, Some("a"))
+    );
+    let backup = cluster.snapshot();
+    cluster.edit("lock", take_over).await;
+    cluster.advance(seconds(5)).await;
+    assert_eq!(a.elector.leader().as_deref(), Some("thief"));
+    cluster.restore(&backup);
+    cluster.advance(seconds(10)).await;
+    assert_eq!(acts.all(), [""; 0]);
+    // The candidate only waits until the restored lease expires.
+    cluster.advance(seconds(20)).await;
+    assert_eq!(acts.all(), ["+a"]);
 }
 
 #[tokio::test(start_paused = true)]
