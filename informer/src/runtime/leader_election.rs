@@ -314,9 +314,10 @@ impl LeaderElector {
         &self.0.config.identity
     }
 
-    /// Returns `true` if this process was the leader when it last checked the Lease.
+    /// Returns `true` if this process was the leader when it last checked the Lease, and has not begun to release the
+    /// Lease since.
     pub fn is_leader(&self) -> bool {
-        self.state().is_mine()
+        self.state().is_leader()
     }
 
     /// Returns the identity of the leader when the Lease was last checked; `None` if no process held it.
@@ -564,9 +565,9 @@ impl State {
         self.observed.as_ref().and_then(|it| it.claim.holder())
     }
 
-    /// Returns `true` if this process held the lease when it was last checked.
-    fn is_mine(&self) -> bool {
-        self.claimed_at().is_some()
+    /// Returns `true` if this process held the lease when it was last checked, and has not begun to release it.
+    fn is_leader(&self) -> bool {
+        !self.is_released && self.claimed_at().is_some()
     }
 
     /// Returns the time at which this process sent its last successful claim; `None` if it does not hold the lease.
@@ -596,7 +597,7 @@ impl Collect for Inner {
     fn collect(&self, samples: &mut Samples) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let labels = &[("name", self.lock.name())];
-        let is_leader = state.is_mine();
+        let is_leader = state.is_leader();
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
                     master. 'name' is the string used to identify the lease. Please make sure to group by name.";
         samples.highest(

@@ -242,6 +242,26 @@ async fn lease_is_released_despite_an_unanswered_request() {
     assert_eq!(lease(&cluster).holder_identity.as_deref(), Some(""));
 }
 
+#[tokio::test(start_paused = true)]
+async fn leadership_is_not_reported_while_the_lease_is_released() {
+    let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    a.elector.register_metrics(&metrics);
+    cluster.advance(seconds(1)).await;
+    assert!(a.elector.is_leader());
+    let hung = cluster.inject(faults::no_answer().on(Verb::Get, "leases.coordination.k8s.io").once());
+    a.cancel.cancel();
+    cluster.advance(seconds(1)).await;
+    assert_eq!(hung.hits(), 1);
+    assert_eq!(lease(&cluster).holder_identity.as_deref(), Some("a"));
+    assert!(!a.elector.is_leader());
+    let text = metrics.render();
+    assert!(
+        text.contains("leader_election_master_status{name=\"lock\"} 0"),
+        "{text}"
+    );
+}
+
 /// Replaces the holder of the Lease, as another process does.
 fn take_over(lease: &mut Lease) {
     let spec = lease.spec.get_or_insert_default();
