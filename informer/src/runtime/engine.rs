@@ -68,6 +68,17 @@ enum Stage {
     Leader,
 }
 
+impl Stage {
+    /// Returns `true` if another process may be the leader after leader election has ended in this stage: leadership
+    /// was lost, or the election of the leader panicked, so that the lease is not renewed.
+    fn is_lost_with(self, outcome: Option<ElectionOutcome>) -> bool {
+        match outcome {
+            Some(outcome) => outcome == ElectionOutcome::Lost,
+            None => self == Self::Leader,
+        }
+    }
+}
+
 /// An event that the engine reacts to.
 enum Happening {
     Failure(Error),
@@ -191,7 +202,7 @@ impl Engine {
             Happening::WarmedUp(runnable) => self.waiting.push(runnable),
             Happening::Elected => self.enter(Stage::Leader),
             Happening::Over(outcome) => {
-                self.is_lost = outcome == Some(ElectionOutcome::Lost);
+                self.is_lost = self.stage.is_lost_with(outcome);
                 return Err(Error::lost_leadership("manager: leader election lost"));
             }
         }
@@ -276,6 +287,7 @@ impl Engine {
         let Self {
             parts,
             happening,
+            stage,
             base,
             servers,
             always,
@@ -291,7 +303,7 @@ impl Engine {
         };
         let losing = async {
             while let Some(happening) = happening.recv().await {
-                if matches!(happening, Happening::Over(None | Some(ElectionOutcome::Lost))) {
+                if matches!(happening, Happening::Over(outcome) if stage.is_lost_with(outcome)) {
                     return;
                 }
             }
@@ -349,6 +361,7 @@ mod tests {
 
     use futures::FutureExt;
     use kube::Client;
+    use rstest::rstest;
 
     use super::super::runnable::{run_always, run_when_leader};
     use super::*;
@@ -362,8 +375,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn blocked_runnable_does_not_delay_aborting_the_leader_group() {
+    /// Returns an engine without components. Its server never responds.
+    fn engine() -> Engine {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
         });
@@ -373,7 +386,41 @@ mod tests {
             elector: None,
             elected: CancellationToken::new(),
         };
-        let mut engine = Engine::new(parts, added);
+        Engine::new(parts, added)
+    }
+
+    #[rstest]
+    #[case::loss(Some(ElectionOutcome::Lost), Stage::Leader, true)]
+    #[case::panic_of_the_leader(None, Stage::Leader, true)]
+    #[case::panic_of_a_standby(None, Stage::Standby, false)]
+    #[tokio::test]
+    async fn end_of_the_election_is_a_loss_if_another_process_may_lead(
+        #[case] outcome: Option<ElectionOutcome>,
+        #[case] stage: Stage,
+        #[case] is_lost: bool,
+        #[values(false, true)] is_stopping: bool,
+    ) {
+        let mut engine = engine();
+        engine.stage = stage;
+        if is_stopping {
+            let stops = run_always("stops", |stop| async move {
+                stop.cancelled().await;
+                Ok(())
+            });
+            engine.always.start(Box::new(stops), &engine.tell);
+            assert!(engine.tell.send(Happening::Over(outcome)).is_ok());
+            engine.stop().await;
+        } else {
+            engine
+                .react(Happening::Over(outcome))
+                .expect_err("the election has ended");
+        }
+        assert_eq!(engine.is_lost, is_lost);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn blocked_runnable_does_not_delay_aborting_the_leader_group() {
+        let mut engine = engine();
         let (unblock, blocked) = blocking::channel::<()>();
         let (sender, dropped) = blocking::channel();
         let (started, starts) = blocking::channel();
