@@ -90,6 +90,15 @@ enum Happening {
     Over(Option<ElectionOutcome>),
 }
 
+impl Happening {
+    /// Logs the error of a runnable during the shutdown.
+    fn log_failure(&self) {
+        if let Self::Failure(error) = self {
+            tracing::error!(%error, "a runnable failed during the shutdown");
+        }
+    }
+}
+
 /// The runnables of one group that are running.
 #[derive(Default)]
 struct Crew {
@@ -278,7 +287,8 @@ impl Engine {
     }
 
     /// Stops all components in order, waiting for each of them. If leadership is lost in the meantime, sets `is_lost`
-    /// and returns immediately. A process that is not the leader no longer becomes it.
+    /// and returns immediately. A process that is not the leader no longer becomes it. Errors of runnables are logged,
+    /// because the manager already has a result.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
         if self.stage < Stage::Leader {
@@ -303,6 +313,7 @@ impl Engine {
         };
         let losing = async {
             while let Some(happening) = happening.recv().await {
+                happening.log_failure();
                 if matches!(happening, Happening::Over(outcome) if stage.is_lost_with(outcome)) {
                     return;
                 }
@@ -314,6 +325,14 @@ impl Engine {
             self.is_lost = true;
         } else {
             self.leave_election().await;
+        }
+        self.log_failures();
+    }
+
+    /// Logs the errors of runnables that the engine has not received yet.
+    fn log_failures(&mut self) {
+        while let Ok(happening) = self.happening.try_recv() {
+            happening.log_failure();
         }
     }
 
@@ -339,6 +358,7 @@ impl Engine {
         // lease.
         let _ = timeout(ABANDON_TIMEOUT, ending).await;
         self.leave_election().await;
+        self.log_failures();
         late
     }
 

@@ -445,10 +445,10 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// Fails if a runnable fails, if caches do not sync in time, if the lease is lost, if the shutdown takes too long,
-    /// or if the manager was run before. If the lease is lost, even during the shutdown, drops all components and
-    /// returns immediately, because another process may already be the leader. If there are several errors, returns the
-    /// first one.
+    /// Fails if a runnable fails before the shutdown, if caches do not sync in time, if the lease is lost, if the
+    /// shutdown takes too long, or if the manager was run before. If the lease is lost, even during the shutdown, drops
+    /// all components and returns immediately, because another process may already be the leader. If there are several
+    /// errors, returns the first one. Errors of runnables during the shutdown are only logged.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_until(shutdown).instrument(spans::manager()).await
     }

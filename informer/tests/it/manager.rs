@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use informer::Clock;
-use informer::reconcile::{Action, ReconcileError, Reconciler, Request};
+use informer::reconcile::{Action, BoxError, ReconcileError, Reconciler, Request};
 use informer::runtime::{
-    Controller, ControllerBuilder, FnRunnable, LeaderElectionConfig, LeaseLock, Manager, Note, run_always,
-    run_when_leader,
+    Controller, ControllerBuilder, FnRunnable, LeaderElectionConfig, LeaseLock, Manager, Note, Runnable, RunnableGroup,
+    run_always, run_when_leader,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -17,6 +19,8 @@ use testkit::objects::config_map;
 use testkit::{Running, TestCluster, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::spans::Lines;
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
@@ -252,6 +256,47 @@ async fn runnable_that_fails_stops_the_manager() {
     start(&cluster, &manager, &log);
     cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(log.take(), ["+always", "-always", "fails: the runnable failed"]);
+}
+
+/// A runnable of a group that fails when it is stopped.
+struct FailsToStop(RunnableGroup);
+
+impl Runnable for FailsToStop {
+    fn name(&self) -> String {
+        "fails".to_owned()
+    }
+
+    fn group(&self) -> RunnableGroup {
+        self.0
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        let failing = async move {
+            stop.cancelled().await;
+            Err::<(), BoxError>("the runnable failed".into())
+        };
+        failing.boxed()
+    }
+}
+
+#[rstest]
+#[case::first_group(RunnableGroup::Always)]
+#[case::last_group(RunnableGroup::Base)]
+#[tokio::test(start_paused = true)]
+async fn errors_of_runnables_during_the_shutdown_are_logged(#[case] group: RunnableGroup) {
+    let (lines, _guard) = Lines::start();
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::new(cluster.client());
+    manager.add(FailsToStop(group)).expect("the runnable is accepted");
+    let (_running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(5)).await;
+    stop.cancel();
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(log.take(), ["ended"]);
+    assert_eq!(
+        lines.with("during the shutdown"),
+        ["manager{}: a runnable failed during the shutdown error=fails: the runnable failed"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
