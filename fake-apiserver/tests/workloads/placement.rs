@@ -304,6 +304,29 @@ async fn pods_leave_room_for_a_nominated_pod_of_higher_priority() {
     }
 }
 
+/// Until the Pod `low` is gone, the host port is free.
+#[tokio::test(start_paused = true)]
+async fn host_port_is_reserved_for_a_nominated_pod_of_higher_priority() {
+    let cluster = Cluster::start();
+    let slow = PodScript::default().stops_after(Duration::from_secs(20));
+    cluster.0.kubelet().script(PodSelector::all(), slow);
+    budget(&cluster, 0).await;
+    assert_eq!(place(&cluster, "low", "web", asking("6", "low", "")).await, "node-0");
+    let on_port = |cpu: &str, class: &str| {
+        let mut spec = asking(cpu, class, "");
+        spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 8080}]);
+        spec
+    };
+    place(&cluster, "urgent", "web", on_port("6", "high")).await;
+    let reason = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
+    assert_eq!(
+        place(&cluster, "late", "web", on_port("0", "middle")).await,
+        format!("{reason} preemption: {reason}")
+    );
+    cluster.pass(25.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "urgent").await["spec"]["nodeName"], "node-0");
+}
+
 /// The removal of the Pod `low` would not make enough room on node `a`. Node `b` only has a Pod of the same priority,
 /// and node `c` has a taint.
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::pods::nomination;
+use super::pods::{is_finished, nomination};
 use super::resource::Resource;
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
@@ -120,6 +120,12 @@ impl Cluster {
     pub(crate) fn repelling(&self) -> impl Iterator<Item = &Arc<Object>> {
         let pods = self.table(Resource::Pod);
         self.repelling.iter().filter_map(|key| pods.objects.get(key))
+    }
+
+    /// Returns the unfinished Pods of a node, in key order.
+    pub(crate) fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let is_there = move |it: &&Arc<Object>| Cursor::root(it).text("spec.nodeName") == node && !is_finished(it);
+        self.all(Resource::Pod).filter(is_there)
     }
 
     /// Returns the objects in a namespace, in key order.

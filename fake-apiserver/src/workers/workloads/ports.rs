@@ -1,8 +1,7 @@
 //! Host ports of Pods: each port of a Node can only be used once (`NodePorts` of the scheduler).
 
-use super::pods::is_finished;
-use super::resource::Resource;
-use super::sees::Sees;
+use std::sync::Arc;
+
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 
@@ -12,17 +11,13 @@ pub(crate) const NO_FREE_PORTS: &str = "node(s) didn't have free ports for the r
 /// A host port of a Node: address, protocol and number.
 type HostPort<'a> = (&'a str, &'a str, i64);
 
-/// Returns `true` if a Pod needs a host port of a Node that is used by another Pod for which `counts` returns `true`.
-pub(crate) fn conflict(pod: &Object, node: &str, sees: &Sees<'_>, counts: impl Fn(&Object) -> bool) -> bool {
+/// Returns `true` if a Pod needs a host port that one of the other Pods of a Node uses.
+pub(crate) fn conflict<'a>(pod: &Object, others: impl Iterator<Item = &'a Arc<Object>>) -> bool {
     let wanted = host_ports(pod);
     if wanted.is_empty() {
         return false;
     }
-    let on_node = sees.cluster.all(Resource::Pod).filter(|it| {
-        let is_there = Cursor::root(it).text("spec.nodeName") == node && it.uid() != pod.uid();
-        is_there && !is_finished(it) && counts(it)
-    });
-    let mut taken = on_node.flat_map(|it| host_ports(it));
+    let mut taken = others.flat_map(|it| host_ports(it));
     taken.any(|taken| wanted.iter().any(|wanted| is_same(wanted, &taken)))
 }
 

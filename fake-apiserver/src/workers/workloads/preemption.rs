@@ -64,6 +64,11 @@ impl<'a> Nominated<'a> {
         Self(nominated)
     }
 
+    /// Returns the Pods that are nominated to a node.
+    pub(crate) fn on(&self, node: &str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.0.get(node).into_iter().flatten().copied()
+    }
+
     /// Returns the load of a node with the nominated Pods; `None` if no Pod is nominated to the node.
     pub(crate) fn load(&self, node: &str, load: Option<&Load>) -> Option<Load> {
         let pods = self.0.get(node)?;
@@ -246,14 +251,15 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Returns the reasons why the Pod does not fit on a node if only the Pods in `stays` remain on it.
     fn unmet(&self, node: &Object, load: &Load, stays: &[&Arc<Object>]) -> Vec<String> {
-        let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
-        if ports::conflict(self.pod, node.name(), self.sees, stays) {
+        let others = stays.iter().copied().chain(self.reserved.on(node.name()));
+        if ports::conflict(self.pod, others) {
             return vec![ports::NO_FREE_PORTS.to_owned()];
         }
         let lacking = lacking(&self.asked, node, Some(load));
         if !lacking.is_empty() || !self.is_placed {
             return lacking;
         }
+        let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
         let is_there = |it: &Object| Cursor::root(it).text("spec.nodeName") != node.name() || stays(it);
         let placement = Placement::without(self.pod, &self.nodes, self.sees, &is_there);
         let refused = placement.refusal(node).map(|it| it.why.to_owned());

@@ -258,7 +258,8 @@ impl Filters<'_, '_> {
         let reserved = self.nominated.load(node.name(), present);
         let mut reasons = lacking(&self.asked, node, reserved.as_ref().or(present));
         let mut can_change = !never_fits(&self.asked, node);
-        if ports::conflict(self.pod, node.name(), self.sees, |_| true) {
+        let others = self.sees.cluster.on_node(node.name());
+        if ports::conflict(self.pod, others.chain(self.nominated.on(node.name()))) {
             reasons = vec![ports::NO_FREE_PORTS.to_owned()];
             can_change = true;
         }

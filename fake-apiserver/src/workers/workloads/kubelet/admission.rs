@@ -32,7 +32,8 @@ pub(super) fn rejection(pod: &Object, load: Option<&Load>, sees: &Sees<'_>) -> O
             "node(s) didn't match Pod's node affinity/selector",
         ));
     }
-    if ports::conflict(pod, name, sees, is_admitted) {
+    let others = sees.cluster.on_node(name).filter(|it| it.uid() != pod.uid());
+    if ports::conflict(pod, others.filter(|it| is_admitted(it))) {
         return Some(predicate("NodePorts", NO_FREE_PORTS));
     }
     let mut taints = Cursor::root(node).list("spec.taints").iter();
@@ -56,10 +57,8 @@ fn lack(pod: &Object, node: &Object, load: Option<&Load>, sees: &Sees<'_>) -> Op
         return None;
     }
     let mut used = Load::default();
-    let admitted = sees.cluster.all(Resource::Pod).filter(|it| {
-        let is_there = Cursor::root(it).text("spec.nodeName") == node.name() && it.uid() != pod.uid();
-        is_there && !is_finished(it) && is_admitted(it)
-    });
+    let others = sees.cluster.on_node(node.name()).filter(|it| it.uid() != pod.uid());
+    let admitted = others.filter(|it| is_admitted(it));
     admitted.for_each(|it| used.add(it));
     let asked = requests(pod);
     let why = lacking(&asked, node, Some(&used)).into_iter().next()?;
