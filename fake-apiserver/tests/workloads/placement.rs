@@ -283,6 +283,42 @@ async fn pending_pods_are_scheduled_in_the_order_of_their_priority() {
     assert!(cluster.events("Preempted").await.is_empty());
 }
 
+/// Only one of the Pods fits on the node.
+#[rstest]
+#[case::pod(required("podAffinity", term("db", "kubernetes.io/hostname")), json!({
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db", "labels": {"app": "db"}},
+    "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+}))]
+#[case::claim(json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}), json!({
+    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}},
+    },
+}))]
+#[tokio::test(start_paused = true)]
+async fn pods_that_wait_for_an_object_are_scheduled_in_the_order_of_their_priority(
+    #[case] waiting: Value,
+    #[case] object: Value,
+) {
+    let cluster = Cluster::start();
+    budget(&cluster, 0).await;
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+        "provisioner": "example.com/disk"});
+    cluster.create(class).await;
+    for (name, class) in [("a", "low"), ("b", "middle")] {
+        let mut spec = asking("6", class, "");
+        for (field, value) in waiting.as_object().expect("the value is an object") {
+            spec[field] = value.clone();
+        }
+        let message = place(&cluster, name, "web", spec).await;
+        assert!(message.starts_with("0/1 nodes are available: "), "{message}");
+    }
+    cluster.create(object).await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "b").await["spec"]["nodeName"], "node-0");
+    assert!(cluster.events("Preempted").await.is_empty());
+}
+
 /// The Pod `late` would have room next to the terminating Pod.
 #[tokio::test(start_paused = true)]
 async fn pods_leave_room_for_a_nominated_pod_of_higher_priority() {

@@ -33,21 +33,21 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 /// schedulable.
 pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Key)) {
     match change.resource {
-        Resource::Node => add_unassigned(cluster, add),
+        Resource::Node => add_by_priority(cluster.unassigned(), add),
         Resource::Pod => {
             let was_there = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty() && !is_finished(pod);
             let has_left = change.old.is_some_and(was_there) && change.new.is_none_or(is_finished);
             let reserved = change.old.map_or("", nomination);
             let is_released = !reserved.is_empty() && change.new.map_or("", nomination) != reserved;
             if has_left || is_released {
-                add_unassigned(cluster, add);
+                add_by_priority(cluster.unassigned(), add);
             }
             // A Pod that is new on a node, or that has other labels, only affects Pods with rules about other Pods.
             let place = |pod: &Object| (Cursor::root(pod).text("spec.nodeName").to_owned(), labels(pod));
             let is_moved = |new: &Object| was_there(new) && change.old.is_none_or(|old| place(old) != place(new));
             if change.new.is_some_and(is_moved) {
                 let waiting = cluster.unassigned().filter(|it| depends_on_pods(it));
-                waiting.for_each(|it| add(key_of(it)));
+                add_by_priority(waiting, add);
             }
         }
         Resource::PersistentVolumeClaim => {
@@ -55,7 +55,7 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
                 .unassigned()
                 .filter(|it| it.namespace() == change.key.namespace());
             let users = pods.filter(|pod| claims(pod).iter().any(|it| it == change.key.name()));
-            users.for_each(|it| add(key_of(it)));
+            add_by_priority(users, add);
         }
         // A free volume, or a class, may make the claims of a Pod usable (`EventsToRegister` of `VolumeBinding`).
         Resource::PersistentVolume | Resource::StorageClass => {
@@ -63,16 +63,16 @@ pub(crate) fn concerns(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn Fn
             let is_usable = |it: &Object| is_class || Cursor::root(it).text("status.phase") == "Available";
             if change.new.is_some_and(is_usable) {
                 let users = cluster.unassigned().filter(|pod| !claims(pod).is_empty());
-                users.for_each(|it| add(key_of(it)));
+                add_by_priority(users, add);
             }
         }
         _ => {}
     }
 }
 
-/// Enqueues all Pods without a node, Pods with a higher priority first.
-fn add_unassigned(cluster: &Cluster, add: &mut dyn FnMut(Key)) {
-    let mut pods: Vec<&Arc<Object>> = cluster.unassigned().collect();
+/// Enqueues Pods, with a higher priority first (`PrioritySort`).
+fn add_by_priority<'a>(pods: impl Iterator<Item = &'a Arc<Object>>, add: &mut dyn FnMut(Key)) {
+    let mut pods: Vec<&Arc<Object>> = pods.collect();
     pods.sort_by_key(|it| Reverse(priority(it)));
     pods.into_iter().for_each(|it| add(key_of(it)));
 }
