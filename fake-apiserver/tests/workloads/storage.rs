@@ -357,17 +357,8 @@ async fn pod_with_an_unusable_claim_is_unschedulable(#[case] phase: Option<&str>
     assert_eq!(condition(&pod, "PodScheduled")[2], message);
 }
 
-/// A local volume is only usable on its Node.
-#[rstest]
-#[case::existing_node("b", "b")]
-#[case::missing_node(
-    "z",
-    "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. preemption: \
-    0/2 nodes are available: 2 Preemption is not helpful for scheduling."
-)]
-#[tokio::test(start_paused = true)]
-async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[case] expected: &str) {
-    let cluster = Cluster::start();
+/// Creates the nodes `a` and `b`, and a claim that is bound to a local volume of a node.
+async fn local_volume(cluster: &Cluster, node: &str) {
     for name in ["a", "b"] {
         let labels = json!({"kubernetes.io/hostname": name});
         cluster
@@ -384,9 +375,23 @@ async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[
             },
         }))
         .await;
-    claim(&cluster).await;
+    claim(cluster).await;
     cluster.pass(1.0).await;
-    assert_eq!(phase(&cluster).await, "Bound");
+    assert_eq!(phase(cluster).await, "Bound");
+}
+
+/// A local volume is only usable on its Node.
+#[rstest]
+#[case::existing_node("b", "b")]
+#[case::missing_node(
+    "z",
+    "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. preemption: \
+    0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+)]
+#[tokio::test(start_paused = true)]
+async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[case] expected: &str) {
+    let cluster = Cluster::start();
+    local_volume(&cluster, node).await;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
         "spec": {
@@ -401,6 +406,42 @@ async fn pod_is_scheduled_to_the_node_of_its_bound_volume(#[case] node: &str, #[
         .as_str()
         .unwrap_or(condition(&pod, "PodScheduled")[2]);
     assert_eq!(placed, expected);
+}
+
+/// The volume is not usable on the nodes, but the resources are checked first (`VolumeBinding` follows
+/// `NodeResourcesFit`), and only node `a` is full.
+#[tokio::test(start_paused = true)]
+async fn preemption_does_not_help_if_a_volume_is_not_usable_on_a_full_node() {
+    let cluster = Cluster::start();
+    local_volume(&cluster, "z").await;
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"},
+        "value": 1});
+    cluster.create(class).await;
+    let containers = json!([{"name": "main", "image": "nginx:1", "resources": {"requests": {"cpu": "6"}}}]);
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "low"},
+            "spec": {"containers": containers, "nodeSelector": {"kubernetes.io/hostname": "a"}},
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    cluster
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "high"},
+            "spec": {
+                "containers": containers, "priorityClassName": "high",
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            },
+        }))
+        .await;
+    cluster.pass(1.0).await;
+    let message = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node \
+        affinity. preemption: 0/2 nodes are available: 1 Preemption is not helpful for scheduling, 1 node(s) didn't \
+        match PersistentVolume's node affinity.";
+    assert_eq!(
+        condition(&cluster.get("v1", "Pod", "high").await, "PodScheduled")[2],
+        message
+    );
 }
 
 fn volume(spec: Value) -> Value {

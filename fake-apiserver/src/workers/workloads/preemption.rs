@@ -16,6 +16,7 @@ use super::pods::{condition, generation, is_active, is_finished, nomination, spe
 use super::ports;
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions, put_condition, selector_of};
+use super::volume_binding;
 use crate::api::json::{Value, json};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
@@ -187,6 +188,7 @@ struct Search<'s, 'a> {
     pod: &'s Object,
     sees: &'s Sees<'a>,
     asked: Amounts,
+    claims: Vec<&'a Arc<Object>>,
     budgets: Vec<Budget<'a>>,
     reserved: Nominated<'a>,
     nodes: Vec<&'a Arc<Object>>,
@@ -201,6 +203,7 @@ impl<'s, 'a> Search<'s, 'a> {
             pod,
             sees,
             asked: requests(pod),
+            claims: volume_binding::existing(pod, sees),
             budgets: budgets(sees.cluster),
             reserved: Nominated::before(pod, sees.cluster),
             is_placed: Placement::of(pod, &nodes, sees).has_rules(),
@@ -256,8 +259,12 @@ impl<'s, 'a> Search<'s, 'a> {
             return vec![ports::NO_FREE_PORTS.to_owned()];
         }
         let lacking = lacking(&self.asked, node, Some(load));
-        if !lacking.is_empty() || !self.is_placed {
+        if !lacking.is_empty() {
             return lacking;
+        }
+        let unusable = volume_binding::refusals(&self.claims, node, self.sees);
+        if !unusable.is_empty() || !self.is_placed {
+            return unusable;
         }
         let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
         let is_there = |it: &Object| Cursor::root(it).text("spec.nodeName") != node.name() || stays(it);

@@ -245,39 +245,29 @@ struct Unsuitable {
 }
 
 impl Filters<'_, '_> {
-    /// Returns the reasons why a node does not fit the Pod; `None` if it fits.
+    /// Returns the reasons why a node does not fit the Pod; `None` if it fits. The checks have the order of the
+    /// scheduler's plugins, and the first check that fails determines the result.
     fn check(&self, node: &Object) -> Option<Unsuitable> {
-        let final_reason = |why: &str| Unsuitable {
-            reasons: vec![why.to_owned()],
-            can_change: false,
-        };
+        let unsuitable = |reasons, can_change| Some(Unsuitable { reasons, can_change });
         if let Some(why) = refusal(self.pod, node) {
-            return Some(final_reason(why));
+            return unsuitable(vec![why.to_owned()], false);
+        }
+        let others = self.sees.cluster.on_node(node.name());
+        if ports::conflict(self.pod, others.chain(self.nominated.on(node.name()))) {
+            return unsuitable(vec![ports::NO_FREE_PORTS.to_owned()], true);
         }
         let present = self.load.get(node.name());
         let reserved = self.nominated.load(node.name(), present);
-        let mut reasons = lacking(&self.asked, node, reserved.as_ref().or(present));
-        let mut can_change = !never_fits(&self.asked, node);
-        let others = self.sees.cluster.on_node(node.name());
-        if ports::conflict(self.pod, others.chain(self.nominated.on(node.name()))) {
-            reasons = vec![ports::NO_FREE_PORTS.to_owned()];
-            can_change = true;
+        let lacking = lacking(&self.asked, node, reserved.as_ref().or(present));
+        if !lacking.is_empty() {
+            return unsuitable(lacking, !never_fits(&self.asked, node));
         }
         let unusable = volume_binding::refusals(&self.claims, node, self.sees);
         if !unusable.is_empty() {
-            if reasons.is_empty() {
-                reasons = unusable.into_iter().map(str::to_owned).collect();
-            }
-            can_change = false;
-        }
-        if !reasons.is_empty() {
-            return Some(Unsuitable { reasons, can_change });
+            return unsuitable(unusable, false);
         }
         let refused = self.placement.refusal(node)?;
-        Some(Unsuitable {
-            can_change: refused.can_change,
-            ..final_reason(refused.why)
-        })
+        unsuitable(vec![refused.why.to_owned()], refused.can_change)
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn unusable(pod: &Object, sees: &Sees<'_>) -> Option<String> {
 }
 
 /// Returns the reasons why the claims of a Pod cannot be used on a node (`Filter`).
-pub(crate) fn refusals(claims: &[&Arc<Object>], node: &Object, sees: &Sees<'_>) -> Vec<&'static str> {
+pub(crate) fn refusals(claims: &[&Arc<Object>], node: &Object, sees: &Sees<'_>) -> Vec<String> {
     let (mut is_elsewhere, mut is_missing, mut is_lost) = (false, false, false);
     for claim in claims {
         let volume = Cursor::root(claim).text("spec.volumeName");
@@ -94,7 +94,7 @@ pub(crate) fn refusals(claims: &[&Arc<Object>], node: &Object, sees: &Sees<'_>) 
     reasons
         .into_iter()
         .filter(|(holds, _)| *holds)
-        .map(|(_, why)| why)
+        .map(|(_, why)| why.to_owned())
         .collect()
 }
 
