@@ -11,13 +11,9 @@ use std::fs;
 
 use super::{Source, literal_length, root, sources};
 
-/// Crates with a listing.
-const LISTED: [&str; 1] = ["informer"];
+const LISTING: &str = "informer/public-api.txt";
 
-/// Name of the listing, in the folder of the crate.
-const FILE: &str = "public-api.txt";
-
-/// Environment variable for writing the listings instead of comparing them.
+/// Environment variable for writing the listing instead of comparing it.
 const WRITE: &str = "DRYDOCK_API";
 
 /// Attributes that are a part of the API.
@@ -29,43 +25,30 @@ const ATTRIBUTES: [&str; 5] = [
     "#[non_exhaustive",
 ];
 
+/// Keywords that are followed by the name of a declaration.
+const KINDS: [&str; 9] = [
+    "const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union",
+];
+
 #[test]
 fn public_api_matches_its_listing() {
-    let mut failures = String::new();
-    for name in LISTED {
-        let file = root().join(name).join(FILE);
-        let found = listing(name, &sources(&format!("{name}/src")));
-        if std::env::var(WRITE).is_ok_and(|it| it == "write") {
-            fs::write(&file, &found).expect("the file is writable");
-        }
-        let listed = fs::read_to_string(&file).expect("the listing exists");
-        failures.push_str(&differences(&listed, &found));
+    let (file, found) = (root().join(LISTING), listing(&sources("informer/src")));
+    if std::env::var(WRITE).is_ok_and(|it| it == "write") {
+        fs::write(&file, &found).expect("the file is writable");
     }
+    let listed = fs::read_to_string(&file).expect("the listing exists");
+    let (before, after) = (with_items(&listed), with_items(&found));
+    let removed = before.difference(&after).map(|it| format!("- {it}\n"));
+    let added = after.difference(&before).map(|it| format!("+ {it}\n"));
+    let changes: String = removed.chain(added).collect();
     assert!(
-        failures.is_empty(),
-        "\n{failures}\nThe public API has changed. If this is intended, write the listing with {WRITE}=write, and \
+        listed.lines().eq(found.lines()),
+        "\n{changes}\nThe public API has changed. If this is intended, write the listing with {WRITE}=write, and \
          describe the change in CHANGELOG.md"
     );
 }
 
-/// Returns the removed and the added lines, each with the item that it belongs to.
-fn differences(listed: &str, found: &str) -> String {
-    if listed.lines().eq(found.lines()) {
-        return String::new();
-    }
-    let (before, after) = (with_items(listed), with_items(found));
-    let mut text = String::new();
-    for (mark, lines) in [("-", before.difference(&after)), ("+", after.difference(&before))] {
-        for line in lines {
-            let _ = writeln!(text, "{mark} {line}");
-        }
-    }
-    if text.is_empty() {
-        text.push_str("the lines have a different order\n");
-    }
-    text
-}
-
+/// Returns the lines of a listing, each with the item that it belongs to.
 fn with_items(listing: &str) -> BTreeSet<String> {
     let mut item = "";
     let lines = listing.lines().map(|line| {
@@ -85,14 +68,16 @@ struct Entry {
     impls: BTreeMap<String, Vec<String>>,
 }
 
-/// Returns the listing of a crate. Items are sorted by their public paths.
-fn listing(name: &str, sources: &[Source]) -> String {
+/// Returns the listing of the crate. Items are sorted by their public paths.
+fn listing(sources: &[Source]) -> String {
     let mut api = Api::default();
     for source in sources {
-        api.read(&module_of(source), &source.text);
+        let is_code = |it: &&str| !it.starts_with("//") && !it.starts_with("/*");
+        let code: String = pieces(&source.text).into_iter().filter(is_code).collect();
+        api.read(&module_of(source), &code);
     }
     let mut text =
-        format!("# Public API of {name}; testkit/tests/it/tidy/public_api.rs compares and writes this file.\n");
+        "# Public API of informer; testkit/tests/it/tidy/public_api.rs compares and writes this file.\n".to_owned();
     for (path, entry) in api.entries() {
         let _ = writeln!(text, "{path}");
         for line in entry.declaration {
@@ -119,50 +104,46 @@ fn module_of(source: &Source) -> String {
     parts.join("::")
 }
 
-/// The items of a crate, by the paths of the modules that declare them.
+/// The items of the crate, by the paths of the modules that declare them.
 #[derive(Default)]
 struct Api {
     /// Public declarations and re-exports.
     public: BTreeSet<String>,
     private: BTreeSet<String>,
+    /// The names that modules import, with the items that they refer to; `None` for items of other crates.
+    imports: BTreeMap<String, Option<String>>,
     exports: Vec<Export>,
-    /// Public declarations with their paths.
+    /// Public declarations, and re-exports of other crates' items, with their paths.
     declarations: Vec<(String, Item)>,
     /// `impl` blocks with their modules.
     impls: Vec<(String, Item)>,
-    /// Re-exports of other crates' items, with their lines in the listing.
-    foreign: Vec<(String, String)>,
 }
 
-/// A re-export of an item of the same crate.
+/// A re-export of an item of the crate.
 struct Export {
-    item: String,
+    target: String,
     path: String,
     attributes: Vec<String>,
 }
 
-/// The declaration of a type.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    /// The type is a type parameter, or from another crate.
-    Foreign,
-    Private,
-    /// The public path of the type.
-    Public(String),
-}
-
 impl Api {
     fn read(&mut self, module: &str, code: &str) {
-        let items = items(code);
-        let children = items.iter().filter_map(|it| named(&it.head));
-        let children: BTreeSet<String> = children
-            .filter(|(kind, _)| *kind == "mod")
-            .map(|(_, name)| name.to_owned())
-            .collect();
-        for item in items.into_iter().filter(|it| !it.is_test()) {
-            if let Some(tree) = item.head.strip_prefix("pub use ") {
+        let items: Vec<Item> = items(code).into_iter().filter(|it| !it.is_test()).collect();
+        let names = items.iter().filter_map(|it| named(&it.head));
+        let children = names.filter(|(kind, _)| *kind == "mod");
+        let children: BTreeSet<String> = children.map(|(_, name)| name.to_owned()).collect();
+        for item in items {
+            if let Some((visibility, tree)) = used(&item.head) {
                 for (path, name) in leaves("", tree) {
-                    self.export(module, &children, &item, &path, &name);
+                    let first = path.split("::").next().unwrap_or_default();
+                    let is_inner = matches!(first, "crate" | "self" | "super") || children.contains(first);
+                    let target = is_inner.then(|| absolute(module, &path));
+                    let place = join(module, &name);
+                    assert!(!is_inner || name != "*", "the names that {place} imports are unknown");
+                    if visibility == "pub" {
+                        self.export(place.clone(), target.clone(), &path, &item);
+                    }
+                    self.imports.insert(place, target);
                 }
             } else if item.head.starts_with("impl ") || item.head.starts_with("impl<") {
                 self.impls.push((module.to_owned(), item));
@@ -183,70 +164,55 @@ impl Api {
         }
     }
 
-    fn export(&mut self, module: &str, children: &BTreeSet<String>, item: &Item, path: &str, name: &str) {
-        let first = path.split("::").next().unwrap_or(path);
-        let exported = match path.strip_prefix("crate::") {
-            Some(path) => path.to_owned(),
-            None if children.contains(first) => join(module, path),
-            None => {
-                let line = item.with_attributes(&format!("pub use {path}"));
-                return self.foreign.push((join(module, name), line));
-            }
-        };
-        let path = join(module, name);
+    fn export(&mut self, path: String, target: Option<String>, source: &str, item: &Item) {
         self.public.insert(path.clone());
-        self.exports.push(Export {
-            item: exported,
-            path,
-            attributes: item.kept(),
-        });
-    }
-
-    /// Returns the path of an item for users of the crate; `None` if they cannot name it.
-    fn reach(&self, path: &str) -> Option<String> {
-        let (module, name) = split(path);
-        if self.public.contains(path)
-            && let Some(outer) = self.reach_module(module)
-        {
-            return Some(join(&outer, name));
+        let attributes = item.attributes.clone();
+        if let Some(target) = target {
+            self.exports.push(Export {
+                target,
+                path,
+                attributes,
+            });
+        } else {
+            let (head, body) = (format!("pub use {source}"), None);
+            self.declarations.push((path, Item { attributes, head, body }));
         }
-        let exports = self.exports.iter().filter(|it| it.item == path);
-        exports.filter_map(|it| self.reach(&it.path)).min()
     }
 
-    /// Same as `reach`, for a module. A private module may have the same path as a public function.
-    fn reach_module(&self, path: &str) -> Option<String> {
+    /// Returns the path of an item for users of the crate; `None` if they cannot name it. A private module may have the
+    /// same path as a public function.
+    fn reach(&self, path: &str) -> Option<String> {
         if path.is_empty() {
             return Some(String::new());
         }
-        if self.private.contains(path) {
-            return None;
+        let (module, name) = split(path);
+        if self.public.contains(path)
+            && !self.private.contains(module)
+            && let Some(outer) = self.reach(module)
+        {
+            return Some(join(&outer, name));
         }
-        self.reach(path)
+        let exports = self.exports.iter().filter(|it| it.target == path);
+        exports.filter_map(|it| self.reach(&it.path)).min()
     }
 
-    /// Finds the declaration of a type or trait that a module refers to by its last name.
-    fn place(&self, module: &str, name: &str) -> Place {
-        if !name.starts_with(|it: char| it.is_uppercase()) {
-            return Place::Foreign;
+    /// Returns the path of the declaration to which a path refers; `None` if the crate does not declare it.
+    fn declaration(&self, path: &str) -> Option<String> {
+        if let Some(item) = self.imports.get(path) {
+            return self.declaration(item.as_deref()?);
         }
-        let own = join(module, name);
-        let all = || self.public.iter().chain(&self.private);
-        let mut found: Vec<&String> = all().filter(|it| **it == own).collect();
-        if found.is_empty() {
-            found = all().filter(|it| split(it).1 == name).collect();
+        if self.public.contains(path) || self.private.contains(path) {
+            return Some(path.to_owned());
         }
-        if found.is_empty() {
-            return Place::Foreign;
-        }
-        let reached = found.into_iter().filter_map(|it| self.reach(it));
-        reached.min().map_or(Place::Private, Place::Public)
+        let (module, name) = split(path);
+        let module = self.imports.get(module)?.as_deref()?;
+        self.declaration(&join(module, name))
     }
 
-    fn entries(self) -> BTreeMap<String, Entry> {
+    fn entries(&self) -> BTreeMap<String, Entry> {
         let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
-        for export in &self.exports {
-            if let Some(path) = self.reach(&export.item).filter(|_| !export.attributes.is_empty()) {
+        for export in self.exports.iter().filter(|it| !it.attributes.is_empty()) {
+            if let Some(path) = self.reach(&export.target) {
                 let lines = export.attributes.iter().cloned();
                 entries.entry(path).or_default().declaration.extend(lines);
             }
@@ -256,30 +222,22 @@ impl Api {
                 entries.entry(path).or_default().declaration.extend(item.lines());
             }
         }
-        for (path, line) in &self.foreign {
-            let (module, name) = split(path);
-            if let Some(module) = self.reach_module(module) {
-                let entry = entries.entry(join(&module, name)).or_default();
-                entry.declaration.push(line.clone());
-            }
-        }
         for (module, item) in &self.impls {
             let (implemented, name) = names_of_impl(&item.head);
-            let implemented_by = self.place(module, name);
-            let of_trait = implemented.map(|it| self.place(module, it));
-            let path = match (implemented_by, of_trait) {
-                (Place::Private, _) | (_, Some(Place::Private)) => continue,
-                (Place::Public(path), _) | (Place::Foreign, Some(Place::Public(path))) => path,
-                (Place::Foreign, Some(Place::Foreign) | None) => continue,
+            let names = [Some(name), implemented].into_iter().flatten();
+            let declared = names.filter_map(|it| self.declaration(&absolute(module, it)));
+            // `None` if the type or the trait is private.
+            let reached: Option<Vec<String>> = declared.map(|it| self.reach(&it)).collect();
+            let Some(path) = reached.unwrap_or_default().into_iter().next() else {
+                continue;
             };
             let prefix = if implemented.is_some() { "type " } else { "pub " };
             let inner = items(item.body.as_deref().unwrap_or_default());
             let inner = inner.iter().filter(|it| it.head.starts_with(prefix));
-            let lines: Vec<String> = inner.map(|it| it.with_attributes(&it.head)).collect();
+            let lines: Vec<String> = inner.map(Item::with_attributes).collect();
             if implemented.is_some() || !lines.is_empty() {
-                let head = item.with_attributes(&item.head);
                 let impls = &mut entries.entry(path).or_default().impls;
-                impls.entry(head).or_default().extend(lines);
+                impls.entry(item.with_attributes()).or_default().extend(lines);
             }
         }
         entries
@@ -287,8 +245,8 @@ impl Api {
 }
 
 /// A declaration, a field or a variant.
-#[derive(Debug, PartialEq, Eq)]
 struct Item {
+    /// The attributes that are a part of the API.
     attributes: Vec<String>,
     /// The text before the body, in one line.
     head: String,
@@ -297,74 +255,58 @@ struct Item {
 }
 
 impl Item {
-    fn new(text: &str, body: Option<String>) -> Self {
+    fn new(text: &str, body: Option<&str>) -> Self {
         let (mut attributes, mut rest) = (Vec::new(), text.trim());
         while rest.starts_with('#') {
-            let (attribute, after) = rest.split_at(closing(rest, "[", "]"));
+            let (attribute, after) = rest.split_at(position(rest, "]").map_or(rest.len(), |at| at + 1));
             attributes.push(one_line(attribute));
             rest = after.trim_start();
         }
+        attributes.retain(|it| ATTRIBUTES.iter().any(|start| it.starts_with(start)));
         Self {
             attributes,
             head: one_line(rest),
-            body,
+            body: body.map(str::to_owned),
         }
     }
 
     /// Returns `true` if the item only exists in tests.
     fn is_test(&self) -> bool {
-        let conditions = self.attributes.iter().filter(|it| it.starts_with("#[cfg("));
-        let mut words = conditions.flat_map(|it| it.split(|it: char| !(it.is_ascii_lowercase() || it == '_')));
-        words.any(|it| matches!(it, "test" | "doctest"))
+        let mut attributes = self.attributes.iter();
+        attributes.any(|it| matches!(it.as_str(), "#[cfg(test)]" | "#[cfg(doctest)]"))
     }
 
-    /// Returns the attributes that are a part of the API.
-    fn kept(&self) -> Vec<String> {
-        let attributes = self.attributes.iter();
-        let kept = attributes.filter(|it| ATTRIBUTES.iter().any(|start| it.starts_with(start)));
-        kept.cloned().collect()
-    }
-
-    fn with_attributes(&self, text: &str) -> String {
-        let mut parts = self.kept();
-        parts.push(text.to_owned());
-        parts.join(" ")
+    fn with_attributes(&self) -> String {
+        let attributes = self.attributes.iter().map(|it| format!("{it} "));
+        attributes.collect::<String>() + &self.head
     }
 
     /// Returns the lines of a declaration in the listing.
     fn lines(&self) -> Vec<String> {
         let kind = named(&self.head).map_or("", |(kind, _)| kind);
-        let mut lines = self.kept();
-        lines.push(match kind {
-            "struct" => without_private_fields(&self.head),
+        let body = self.body.as_deref().unwrap_or_default();
+        let inner = match kind {
+            "enum" | "struct" => parts(body),
+            "trait" => items(body),
+            _ => Vec::new(),
+        };
+        let is_private = |it: &Item| kind == "struct" && !it.head.starts_with("pub ");
+        let (private, public): (Vec<_>, Vec<_>) = inner.into_iter().partition(is_private);
+        let mut lines = self.attributes.clone();
+        lines.push(match (kind, &self.body) {
+            ("struct", None) => without_private_fields(&self.head),
             _ => self.head.clone(),
         });
-        let Some(body) = &self.body else {
-            return lines;
-        };
-        match kind {
-            "struct" => {
-                let (public, private): (Vec<_>, Vec<_>) =
-                    parts(body).into_iter().partition(|it| it.head.starts_with("pub "));
-                lines.extend(public.iter().map(|it| format!("    {}", it.with_attributes(&it.head))));
-                lines.extend((!private.is_empty()).then(|| "    (private fields)".to_owned()));
-            }
-            "enum" => lines.extend(
-                parts(body)
-                    .iter()
-                    .map(|it| format!("    {}", it.with_attributes(&it.head))),
-            ),
-            "trait" => lines.extend(items(body).iter().map(|it| {
-                let end = if it.body.is_some() { " { .. }" } else { "" };
-                format!("    {}{end}", it.with_attributes(&it.head))
-            })),
-            _ => {}
-        }
+        lines.extend(public.iter().map(|it| {
+            let end = if it.body.is_some() { " { .. }" } else { "" };
+            format!("    {}{end}", it.with_attributes())
+        }));
+        lines.extend((!private.is_empty()).then(|| "    (private fields)".to_owned()));
         lines
     }
 }
 
-/// Splits code into literals, names and single characters. Leaves out comments.
+/// Splits code into literals, comments, names and single characters.
 fn pieces(code: &str) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), code);
     while let Some(first) = rest.chars().next() {
@@ -373,9 +315,7 @@ fn pieces(code: &str) -> Vec<&str> {
             (0, length) | (length, _) => length,
         };
         let (piece, after) = rest.split_at(length);
-        if !piece.starts_with("//") && !piece.starts_with("/*") {
-            pieces.push(piece);
-        }
+        pieces.push(piece);
         rest = after;
     }
     pieces
@@ -387,157 +327,123 @@ fn identifier(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Splits code into its items. Each item ends with a semicolon or with its body.
-fn items(code: &str) -> Vec<Item> {
-    let (mut found, mut head, mut body, mut depth) = (Vec::new(), String::new(), None, 0);
-    for piece in pieces(code) {
-        depth += match piece {
-            "{" | "(" | "[" => 1,
-            "}" | ")" | "]" => -1,
+/// Returns the pieces outside of brackets, and these brackets, with their positions. Angle brackets are only brackets in
+/// types.
+fn outside(text: &str, is_type: bool) -> Vec<(usize, &str)> {
+    let (mut found, mut depth, mut at, mut before) = (Vec::new(), 0_i32, 0, "");
+    for piece in pieces(text) {
+        let change = match piece {
+            "(" | "[" | "{" => 1,
+            ")" | "]" | "}" => -1,
+            "<" if is_type => 1,
+            // Not the end of an arrow.
+            ">" if is_type && !matches!(before, "-" | "=") => -1,
             _ => 0,
         };
-        match (body.take(), piece) {
-            (Some(text), "}") if depth == 0 => found.push(Item::new(&std::mem::take(&mut head), Some(text))),
-            (Some(text), _) => body = Some(text + piece),
-            (None, ";") if depth == 0 => found.push(Item::new(&std::mem::take(&mut head), None)),
-            (None, "{") if depth == 1 && !is_use(&head) => body = Some(String::new()),
-            (None, _) => head.push_str(piece),
+        if depth.min(depth + change) == 0 {
+            found.push((at, piece));
         }
+        depth += change;
+        at += piece.len();
+        before = piece;
+    }
+    found
+}
+
+/// Returns the position of the first such piece outside of brackets.
+fn position(text: &str, wanted: &str) -> Option<usize> {
+    let found = outside(text, true).into_iter().find(|(_, piece)| *piece == wanted);
+    found.map(|(at, _)| at)
+}
+
+/// Splits a type or a list at a separator outside of brackets.
+fn split_outside<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
+    let (mut found, mut start) = (Vec::new(), 0);
+    for (at, piece) in outside(text, true) {
+        if piece == separator {
+            found.push(&text[start..at]);
+            start = at + piece.len();
+        }
+    }
+    found.push(&text[start..]);
+    found
+}
+
+/// Splits code into its items. Each item ends with a semicolon or with its body.
+fn items(code: &str) -> Vec<Item> {
+    let (mut found, mut start, mut open) = (Vec::new(), 0, None);
+    for (at, piece) in outside(code, false) {
+        let item = match (piece, open) {
+            (";", _) => Item::new(&code[start..at], None),
+            ("}", Some(open)) => Item::new(&code[start..open], Some(&code[open + 1..at])),
+            ("{", _) if used(&Item::new(&code[start..at], None).head).is_none() => {
+                open = Some(at);
+                continue;
+            }
+            _ => continue,
+        };
+        found.push(item);
+        (start, open) = (at + 1, None);
     }
     found.retain(|it| !it.head.is_empty());
     found
 }
 
-fn is_use(head: &str) -> bool {
-    let head = Item::new(head, None).head;
-    head.starts_with("use ") || head.starts_with("pub use ")
-}
-
-/// Splits a list at its commas.
+/// Splits the fields or variants of a type.
 fn parts(list: &str) -> Vec<Item> {
-    let (mut found, mut part, mut depth, mut before) = (Vec::new(), String::new(), 0, "");
-    for piece in pieces(list) {
-        depth += nesting(piece, before);
-        if piece == "," && depth == 0 {
-            found.push(Item::new(&std::mem::take(&mut part), None));
-        } else {
-            part.push_str(piece);
-        }
-        before = piece;
-    }
-    found.push(Item::new(&part, None));
-    found.retain(|it| !it.head.is_empty());
-    found
-}
-
-/// Returns the change of the nesting depth in a type. `before` is the piece before `piece`.
-fn nesting(piece: &str, before: &str) -> i32 {
-    match piece {
-        "(" | "[" | "{" | "<" => 1,
-        ")" | "]" | "}" => -1,
-        // Not the end of an arrow.
-        ">" if !matches!(before, "-" | "=") => -1,
-        _ => 0,
-    }
-}
-
-/// Returns the position after the bracket that closes the first bracket.
-fn closing(text: &str, open: &str, close: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    for piece in pieces(text) {
-        at += piece.len();
-        depth += i32::from(piece == open) - i32::from(piece == close);
-        if depth == 0 && piece == close {
-            return at;
-        }
-    }
-    text.len()
-}
-
-/// Returns the length of the generic parameters at the start of a text; 0 if there are none.
-fn generics_length(text: &str) -> usize {
-    if !text.starts_with('<') {
-        return 0;
-    }
-    let (mut depth, mut at, mut before) = (0, 0, "");
-    for piece in pieces(text) {
-        at += piece.len();
-        depth += nesting(piece, before);
-        if depth == 0 {
-            return at;
-        }
-        before = piece;
-    }
-    at
+    let parts = split_outside(list, ",").into_iter().map(|it| Item::new(it, None));
+    parts.filter(|it| !it.head.is_empty()).collect()
 }
 
 /// Joins the lines of a declaration, so that line breaks do not matter. Removes `mut` from parameters.
 fn one_line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for (from, to) in [
-        ("( ", "("),
-        (", )", ")"),
-        (" )", ")"),
-        ("< ", "<"),
-        (", >", ">"),
-        ("{ ", "{"),
-        (", }", "}"),
-        (" }", "}"),
-        ("[ ", "["),
-        (", ]", "]"),
-        ("(mut ", "("),
-        (", mut ", ", "),
-    ] {
-        line = line.replace(from, to);
+    for (open, close) in [("(", ")"), ("<", ">"), ("[", "]"), ("{", "}")] {
+        line = line.replace(&format!("{open} "), open);
+        line = line
+            .replace(&format!(", {close}"), close)
+            .replace(&format!(" {close}"), close);
     }
+    line = line.replace("(mut ", "(").replace(", mut ", ", ");
     line.strip_suffix(',').unwrap_or(&line).to_owned()
 }
 
 /// Returns the kind and the name of a declaration.
 fn named(head: &str) -> Option<(&str, &str)> {
     let words: Vec<&str> = head.split(' ').collect();
-    let is_qualifier = |at: usize| match words[at] {
-        "pub" | "async" | "unsafe" => true,
-        "const" => words
-            .get(at + 1)
-            .is_some_and(|it| matches!(*it, "fn" | "async" | "unsafe")),
-        word => word.starts_with("pub("),
-    };
-    let at = (0..words.len()).find(|at| !is_qualifier(*at))?;
-    let is_declaration = matches!(
-        words[at],
-        "struct" | "enum" | "trait" | "fn" | "type" | "const" | "static" | "mod" | "union"
-    );
-    let name = identifier(words.get(at + 1).copied()?);
-    is_declaration.then_some((words[at], name))
+    let mut pairs = words.windows(2);
+    // A `const fn` is a function.
+    let pair = pairs.find(|it| KINDS.contains(&it[0]) && !KINDS.contains(&it[1]))?;
+    Some((pair[0], identifier(pair[1])))
 }
 
-/// Returns the paths of a tree of re-exports, with the names under which they are exported.
+/// Returns the visibility and the tree of an import.
+fn used(head: &str) -> Option<(&str, &str)> {
+    let is_visibility = |it: &str| it.starts_with("pub") && !it.contains(' ');
+    match head.strip_prefix("use ") {
+        Some(tree) => Some(("", tree)),
+        None => head.split_once(" use ").filter(|(before, _)| is_visibility(before)),
+    }
+}
+
+/// Returns the paths of a tree of imports, with the names under which they are imported.
 fn leaves(prefix: &str, tree: &str) -> Vec<(String, String)> {
     if let Some((path, inner)) = tree.strip_suffix('}').and_then(|it| it.split_once('{')) {
         let prefix = format!("{prefix}{path}");
         return parts(inner).iter().flat_map(|it| leaves(&prefix, &it.head)).collect();
     }
     let path = format!("{prefix}{tree}");
-    match path.split_once(" as ") {
-        Some((path, name)) => vec![(path.to_owned(), name.to_owned())],
-        None => {
-            let name = split(&path).1.to_owned();
-            vec![(path, name)]
-        }
-    }
+    let path = path.strip_suffix("::self").unwrap_or(&path);
+    let (path, name) = path.split_once(" as ").unwrap_or((path, split(path).1));
+    vec![(path.to_owned(), name.to_owned())]
 }
 
 /// Replaces the private fields of a tuple struct with `_`.
 fn without_private_fields(head: &str) -> String {
-    let name = head.find("struct ").map_or(0, |at| at + "struct ".len());
-    let generics = name + identifier(&head[name..]).len();
-    let start = generics + generics_length(&head[generics..]);
-    if !head[start..].starts_with('(') {
+    let (Some(start), Some(end)) = (position(head, "("), position(head, ")")) else {
         return head.to_owned();
-    }
-    let end = start + closing(&head[start..], "(", ")");
-    let fields = parts(&head[start + 1..end - 1]).into_iter().map(|it| {
+    };
+    let fields = parts(&head[start + 1..end]).into_iter().map(|it| {
         if it.head.starts_with("pub ") {
             it.head
         } else {
@@ -545,37 +451,35 @@ fn without_private_fields(head: &str) -> String {
         }
     });
     let fields: Vec<_> = fields.collect();
-    format!("{}({}){}", &head[..start], fields.join(", "), &head[end..])
+    format!("{}({}{}", &head[..start], fields.join(", "), &head[end..])
 }
 
-/// Returns the last names of the trait and the type in the first line of an `impl` block.
+/// Returns the paths of the trait and the type in the first line of an `impl` block.
 fn names_of_impl(head: &str) -> (Option<&str>, &str) {
-    let rest = &head["impl".len()..];
-    let rest = rest[generics_length(rest)..].trim_start();
-    let rest = rest.split_once(" where ").map_or(rest, |(before, _)| before);
-    let (mut depth, mut at, mut before) = (0, 0, "");
-    for piece in pieces(rest) {
-        depth += nesting(piece, before);
-        let after = at + piece.len();
-        if depth == 0 && piece == "for" && rest[after..].starts_with(' ') {
-            return (
-                Some(type_name(rest[..at].trim_end())),
-                type_name(rest[after..].trim_start()),
-            );
-        }
-        (at, before) = (after, piece);
+    let words = split_outside(head, " ");
+    let end = words.iter().position(|it| *it == "where").unwrap_or(words.len());
+    match words.iter().position(|it| *it == "for") {
+        Some(at) => (Some(type_path(&words[1..at])), type_path(&words[at + 1..end])),
+        None => (None, type_path(&words[1..end])),
     }
-    (None, type_name(rest))
 }
 
-/// Returns the last name in the path of a type.
-fn type_name(text: &str) -> &str {
-    let mut name = text.trim_start_matches('&');
-    for word in ["'static ", "mut ", "dyn "] {
-        name = name.strip_prefix(word).unwrap_or(name);
+/// Returns the path of a type without references and parameters.
+fn type_path<'a>(words: &[&'a str]) -> &'a str {
+    let mut words = words.iter().copied().map(|it| it.trim_start_matches('&'));
+    let word = words.find(|it| !matches!(*it, "" | "dyn" | "mut") && !it.starts_with('\''));
+    let word = word.unwrap_or_default();
+    &word[..word.find(['<', '(']).unwrap_or(word.len())]
+}
+
+/// Returns the path within the crate to which a path in a module refers.
+fn absolute(module: &str, path: &str) -> String {
+    match path.split_once("::") {
+        Some(("crate", rest)) => rest.to_owned(),
+        Some(("self", rest)) => join(module, rest),
+        Some(("super", rest)) => absolute(split(module).0, rest),
+        _ => join(module, path),
     }
-    let end = name.find(['<', ' ', '(']).unwrap_or(name.len());
-    split(&name[..end]).1
 }
 
 fn join(module: &str, name: &str) -> String {
@@ -591,114 +495,25 @@ fn split(path: &str) -> (&str, &str) {
     path.rsplit_once("::").unwrap_or(("", path))
 }
 
-/// Files of a crate, for the test of [`listing`].
-const FILES: [(&str, &str); 4] = [
-    (
-        "lib.rs",
-        r#"
-mod hidden;
-#[cfg(feature = "more")]
-pub use hidden::{
-    Form, // a comment
-    Tuple,
-};
-pub use other::Thing;
-pub mod open;
-#[cfg(test)]
-pub mod tests {}
-"#,
-    ),
-    (
-        "hidden/mod.rs",
-        "
-mod deep;
-pub use deep::Shape as Form;
-/// A documented struct
-#[derive(Clone)]
-#[must_use]
-pub struct Tuple<F: Fn(u8) -> u8>(F, pub u8);
-impl<F: Fn(u8) -> u8> Tuple<F> {
-    pub fn make(
-        mut self,
-        value: Option<u8>,
-    ) -> Self {
-        if true { self } else { self }
-    }
-    fn secret(&self) {}
-}
-impl<F: Fn(u8) -> u8> Iterator for Tuple<F> {
-    type Item = u8;
-    fn next(&mut self) -> Option<u8> { None }
-}
-pub struct Unreachable;
-impl Clone for Unreachable {}
-",
-    ),
-    (
-        "hidden/deep.rs",
-        "pub enum Shape { Round, Square { side: u8 }, #[doc(hidden)] Other(u8, u8) }",
-    ),
-    (
-        "open.rs",
-        "
-pub struct Fields { pub first: Vec<(u8, u8)>, second: u8 }
-pub trait Act: Send { fn act(&self); fn twice(&self) { self.act() } }
-pub(crate) trait Inner {}
-impl<T: Send> Act for Vec<T> where T: Clone {}
-impl Inner for Fields {}
-pub const LIMIT: usize = 3;
-",
-    ),
-];
-
-/// The listing of [`FILES`].
-const EXPECTED: &str = r#"# Public API of x; testkit/tests/it/tidy/public_api.rs compares and writes this file.
-Form
-    #[cfg(feature = "more")]
-    pub enum Shape
-        Round
-        Square {side: u8}
-        #[doc(hidden)] Other(u8, u8)
-Thing
-    pub use other::Thing
-Tuple
-    #[cfg(feature = "more")]
-    #[derive(Clone)]
-    pub struct Tuple<F: Fn(u8) -> u8>(_, pub u8)
-    impl<F: Fn(u8) -> u8> Iterator for Tuple<F>
-        type Item = u8
-    impl<F: Fn(u8) -> u8> Tuple<F>
-        pub fn make(self, value: Option<u8>) -> Self
-open
-    pub mod open
-open::Act
-    pub trait Act: Send
-        fn act(&self)
-        fn twice(&self) { .. }
-    impl<T: Send> Act for Vec<T> where T: Clone
-open::Fields
-    pub struct Fields
-        pub first: Vec<(u8, u8)>
-        (private fields)
-open::LIMIT
-    pub const LIMIT: usize = 3
-"#;
-
 #[test]
-fn listing_contains_reachable_items_without_their_private_parts() {
-    let files = FILES.map(|(path, text)| Source {
-        path: format!("x/src/{path}"),
-        text: text.to_owned(),
-        code: Vec::new(),
-    });
-    assert_eq!(listing("x", &files), EXPECTED);
-}
-
-#[test]
-fn differences_name_the_items_of_removed_and_added_lines() {
-    let listed = "a::A\n    pub struct A\n        pub one: u8\n";
-    let found = "a::A\n    pub struct A\n        pub two: u8\n";
-    let expected = "- a::A: pub one: u8\n+ a::A: pub two: u8\n";
-    assert_eq!(differences(listed, found), expected);
-    assert_eq!(differences(listed, listed), "");
+fn impl_blocks_belong_to_the_types_that_their_modules_import() {
+    let mut api = Api::default();
+    api.read("", "pub mod one; pub mod other; mod code;");
+    api.read("one", "pub struct Thing;");
+    api.read("other", "pub struct Thing(u8, pub u8);");
+    api.read(
+        "code",
+        "use std::fmt; use crate::other::Thing; impl Thing { pub fn make() {} } impl fmt::Debug for Thing {}
+        #[cfg(test)] impl Clone for Thing {} #[cfg(not(test))] impl Copy for Thing {}",
+    );
+    let entries = api.entries();
+    assert!(entries["one::Thing"].impls.is_empty());
+    assert_eq!(entries["other::Thing"].declaration, ["pub struct Thing(_, pub u8)"]);
+    let impls: Vec<&str> = entries["other::Thing"].impls.keys().map(String::as_str).collect();
+    let expected = [
+        "#[cfg(not(test))] impl Copy for Thing",
+        "impl Thing",
+        "impl fmt::Debug for Thing",
+    ];
+    assert_eq!(impls, expected);
 }
