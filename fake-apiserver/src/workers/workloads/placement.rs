@@ -29,53 +29,73 @@ pub(crate) struct Refused {
 /// The placement rules of a Pod, with the numbers of Pods that they select.
 pub(crate) struct Placement<'a> {
     pod: &'a Object,
-    attracts: Vec<Term>,
-    /// Set if the Pod matches its own affinity, and no existing Pod does.
-    is_first: bool,
-    repels: Vec<Term>,
+    attracts: Vec<Term<'a>>,
+    /// Set if the Pod matches its own affinity.
+    attracts_itself: bool,
+    repels: Vec<Term<'a>>,
     /// Anti-affinity terms of other Pods that apply to this Pod.
-    repelled_by: Vec<Term>,
-    spreads: Vec<Spread>,
-    preferences: Vec<(i64, Term)>,
+    repelled_by: Vec<Term<'a>>,
+    spreads: Vec<Spread<'a>>,
+    preferences: Vec<(i64, Term<'a>)>,
 }
 
 /// The values of a node label, each with the number of Pods that an affinity term or a spread constraint selects.
-struct Term {
+struct Term<'a> {
     topology: String,
-    counts: BTreeMap<String, i64>,
+    counts: BTreeMap<&'a str, i64>,
+    /// Uids of the counted Pods.
+    pods: BTreeSet<&'a str>,
 }
 
 /// A constraint of `topologySpreadConstraints`.
-struct Spread {
-    term: Term,
+struct Spread<'a> {
+    term: Term<'a>,
     is_required: bool,
     max_skew: i64,
+    min_domains: i64,
     /// The lowest number of Pods for any value of the label.
     minimum: i64,
     /// 1 if the Pod itself is selected, otherwise 0.
     own: i64,
 }
 
-impl Term {
-    /// Counts the Pods by the label values of their nodes. `is_there` returns `false` for Pods that are treated as
-    /// removed.
-    fn of<'a>(
-        topology: &str,
-        pods: impl Iterator<Item = &'a Arc<Object>>,
-        sees: &Sees<'_>,
-        is_there: &dyn Fn(&Object) -> bool,
-    ) -> Self {
-        let mut counts = BTreeMap::new();
-        for pod in pods.filter(|it| is_there(it)) {
+impl<'a> Term<'a> {
+    /// Counts the Pods by the label values of their nodes.
+    fn of(topology: &str, pods: impl Iterator<Item = &'a Arc<Object>>, sees: &Sees<'a>) -> Self {
+        let mut term = Self {
+            topology: topology.to_owned(),
+            counts: BTreeMap::new(),
+            pods: BTreeSet::new(),
+        };
+        for pod in pods {
             let node = Cursor::root(pod).text("spec.nodeName");
             let node = sees.cluster.find(Resource::Node, "", node);
             if let Some(value) = node.and_then(|it| label(it, topology)) {
-                *counts.entry(value.to_owned()).or_default() += 1;
+                *term.counts.entry(value).or_default() += 1;
+                term.pods.insert(pod.uid());
             }
         }
-        Self {
-            topology: topology.to_owned(),
-            counts,
+        term
+    }
+
+    /// Adds a number to the count of a node if the term selects the Pod.
+    fn change(&mut self, pod: &Object, node: &Object, by: i64) {
+        if !self.pods.contains(pod.uid()) {
+            return;
+        }
+        if let Some(value) = label(node, &self.topology)
+            && let Some(count) = self.counts.get_mut(value)
+        {
+            *count += by;
+        }
+    }
+
+    /// Returns the lowest number of Pods for any value of the label; 0 if there are fewer values than `min_domains`.
+    fn lowest(&self, min_domains: i64) -> i64 {
+        let values = i64::try_from(self.counts.len()).unwrap_or(i64::MAX);
+        match values < min_domains {
+            true => 0,
+            false => self.counts.values().min().copied().unwrap_or(0),
         }
     }
 
@@ -87,21 +107,11 @@ impl Term {
 
 impl<'a> Placement<'a> {
     /// Collects the rules of a Pod.
-    pub(crate) fn of(pod: &'a Object, nodes: &[&Arc<Object>], sees: &Sees<'_>) -> Self {
-        Self::without(pod, nodes, sees, &|_| true)
-    }
-
-    /// Collects the rules of a Pod in a cluster without the Pods for which `is_there` returns `false`.
-    pub(crate) fn without(
-        pod: &'a Object,
-        nodes: &[&Arc<Object>],
-        sees: &Sees<'_>,
-        is_there: &dyn Fn(&Object) -> bool,
-    ) -> Self {
+    pub(crate) fn of(pod: &'a Object, nodes: &[&'a Arc<Object>], sees: &Sees<'a>) -> Self {
         let terms = |path: &str| -> Vec<&Map> { Cursor::root(pod).maps(path).collect() };
         let term = |it: &&Map| {
             let topology = Cursor::root(it).text("topologyKey");
-            Term::of(topology, concerned(it, pod, sees), sees, is_there)
+            Term::of(topology, concerned(it, pod, sees), sees)
         };
         let required = |kind: &str| {
             terms(&format!(
@@ -109,9 +119,6 @@ impl<'a> Placement<'a> {
             ))
         };
         let attracting = required("podAffinity");
-        let attracts: Vec<Term> = attracting.iter().map(term).collect();
-        let is_first = attracts.iter().all(|it| it.counts.is_empty())
-            && attracting.iter().all(|it| is_concerned(it, pod, pod, sees));
         let mut preferences = Vec::new();
         for (kind, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
             for it in terms(&format!(
@@ -122,12 +129,12 @@ impl<'a> Placement<'a> {
                 preferences.push((weight, term(&affinity)));
             }
         }
-        let spread = |it: &Map| Spread::of(it, pod, nodes, sees, is_there);
+        let spread = |it: &Map| Spread::of(it, pod, nodes, sees);
         Self {
-            attracts,
-            is_first,
+            attracts: attracting.iter().map(term).collect(),
+            attracts_itself: attracting.iter().all(|it| is_concerned(it, pod, pod, sees)),
             repels: required("podAntiAffinity").iter().map(term).collect(),
-            repelled_by: repelling(pod, sees, is_there),
+            repelled_by: repelling(pod, sees),
             spreads: terms("spec.topologySpreadConstraints")
                 .into_iter()
                 .filter_map(spread)
@@ -137,10 +144,31 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Returns `true` if other Pods may exclude nodes.
-    pub(crate) fn has_rules(&self) -> bool {
-        let terms = [&self.attracts, &self.repels, &self.repelled_by];
-        terms.iter().any(|it| !it.is_empty()) || self.spreads.iter().any(|it| it.is_required)
+    /// Removes a Pod of a node from the numbers.
+    pub(crate) fn remove(&mut self, pod: &Object, node: &Object) {
+        self.change(pod, node, -1);
+    }
+
+    /// Adds a removed Pod of a node to the numbers again.
+    pub(crate) fn restore(&mut self, pod: &Object, node: &Object) {
+        self.change(pod, node, 1);
+    }
+
+    fn change(&mut self, pod: &Object, node: &Object, by: i64) {
+        let terms = self.attracts.iter_mut().chain(&mut self.repels);
+        let terms = terms.chain(&mut self.repelled_by);
+        let terms = terms.chain(self.preferences.iter_mut().map(|(_, term)| term));
+        terms.for_each(|it| it.change(pod, node, by));
+        for spread in &mut self.spreads {
+            spread.term.change(pod, node, by);
+            spread.minimum = spread.term.lowest(spread.min_domains);
+        }
+    }
+
+    /// Returns `true` if the Pod matches its own affinity, and no existing Pod does.
+    fn is_first(&self) -> bool {
+        let mut counts = self.attracts.iter().flat_map(|it| it.counts.values());
+        self.attracts_itself && counts.all(|count| *count == 0)
     }
 
     /// Returns the reason why a node is not allowed, with the scheduler's message.
@@ -160,7 +188,7 @@ impl<'a> Placement<'a> {
                 Some(_) => {}
             }
         }
-        let meets = |it: &Term| it.count(node).is_some_and(|count| count > 0 || self.is_first);
+        let meets = |it: &Term| it.count(node).is_some_and(|count| count > 0 || self.is_first());
         if !self.attracts.iter().all(meets) {
             return Some(NO_AFFINITY);
         }
@@ -189,14 +217,8 @@ impl<'a> Placement<'a> {
     }
 }
 
-impl Spread {
-    fn of(
-        constraint: &Map,
-        pod: &Object,
-        nodes: &[&Arc<Object>],
-        sees: &Sees<'_>,
-        is_there: &dyn Fn(&Object) -> bool,
-    ) -> Option<Self> {
+impl<'a> Spread<'a> {
+    fn of(constraint: &Map, pod: &Object, nodes: &[&'a Arc<Object>], sees: &Sees<'a>) -> Option<Self> {
         let cursor = Cursor::root(constraint);
         let topology = cursor.text("topologyKey");
         let selector = selector_of(constraint, "labelSelector")?;
@@ -219,22 +241,19 @@ impl Spread {
             let node = Cursor::root(it).text("spec.nodeName");
             counts(it) && !is_finished(it) && !it.is_terminating() && allowed.contains(node)
         });
-        let mut term = Term::of(topology, others, sees, is_there);
-        for node in nodes.iter().filter(|it| allowed.contains(it.name())) {
+        let mut term = Term::of(topology, others, sees);
+        for node in nodes.iter().copied().filter(|it| allowed.contains(it.name())) {
             if let Some(value) = label(node, topology) {
-                term.counts.entry(value.to_owned()).or_default();
+                term.counts.entry(value).or_default();
             }
         }
-        let values = i64::try_from(term.counts.len()).unwrap_or(i64::MAX);
-        let minimum = match cursor.integer("minDomains").is_some_and(|least| values < least) {
-            true => 0,
-            false => term.counts.values().min().copied().unwrap_or(0),
-        };
+        let min_domains = cursor.integer("minDomains").unwrap_or(0);
         Some(Self {
             is_required: cursor.text("whenUnsatisfiable") != "ScheduleAnyway",
             max_skew: cursor.integer("maxSkew").unwrap_or(1),
             own: i64::from(counts(pod)),
-            minimum,
+            minimum: term.lowest(min_domains),
+            min_domains,
             term,
         })
     }
@@ -278,7 +297,7 @@ fn namespaces(term: &Map, owner: &Object, sees: &Sees<'_>) -> BTreeSet<String> {
 
 /// Returns the required anti-affinity terms of other Pods that select a Pod, each with the label value of the other
 /// Pod's node.
-fn repelling(pod: &Object, sees: &Sees<'_>, is_there: &dyn Fn(&Object) -> bool) -> Vec<Term> {
+fn repelling<'a>(pod: &Object, sees: &Sees<'a>) -> Vec<Term<'a>> {
     let others = sees
         .cluster
         .repelling()
@@ -289,7 +308,7 @@ fn repelling(pod: &Object, sees: &Sees<'_>, is_there: &dyn Fn(&Object) -> bool) 
         for term in Cursor::root(other).maps(path) {
             if is_concerned(term, other, pod, sees) {
                 let topology = Cursor::root(term).text("topologyKey");
-                terms.push(Term::of(topology, std::iter::once(other), sees, is_there));
+                terms.push(Term::of(topology, std::iter::once(other), sees));
             }
         }
     }

@@ -94,7 +94,7 @@ pub(crate) fn preempt(pod: &Object, nodes: &[&Arc<Object>], sees: &Sees<'_>, pla
     if nodes.iter().any(|it| it.name() == nominated) && on(nominated).iter().any(leaves) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let search = Search::of(pod, sees);
+    let mut search = Search::of(pod, sees);
     let (mut choices, mut refusals) = (Vec::new(), Vec::new());
     for node in nodes {
         match search.victims(node, on(node.name())) {
@@ -191,9 +191,7 @@ struct Search<'s, 'a> {
     claims: Vec<&'a Arc<Object>>,
     budgets: Vec<Budget<'a>>,
     reserved: Nominated<'a>,
-    nodes: Vec<&'a Arc<Object>>,
-    /// Set if the placement of the Pod depends on other Pods.
-    is_placed: bool,
+    placement: Placement<'s>,
 }
 
 impl<'s, 'a> Search<'s, 'a> {
@@ -206,15 +204,14 @@ impl<'s, 'a> Search<'s, 'a> {
             claims: volume_binding::existing(pod, sees),
             budgets: budgets(sees.cluster),
             reserved: Nominated::before(pod, sees.cluster),
-            is_placed: Placement::of(pod, &nodes, sees).has_rules(),
-            nodes,
+            placement: Placement::of(pod, &nodes, sees),
         }
     }
 
     /// Returns the Pods to remove from a node. Removes as few Pods as possible, beginning with the least important one,
     /// and Pods that violate a budget last. If the Pod would not fit even without all Pods of lower priority, the
     /// result is an error with the reasons.
-    fn victims<'p>(&self, node: &Object, on_node: &[&'p Arc<Object>]) -> Result<Victims<'p>, Vec<String>> {
+    fn victims<'p>(&mut self, node: &Object, on_node: &[&'p Arc<Object>]) -> Result<Victims<'p>, Vec<String>> {
         let there = on_node.iter().copied().filter(|it| !is_finished(it));
         let (mut lower, mut stays): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
             there.partition(|it| priority(it) < priority(self.pod));
@@ -224,8 +221,10 @@ impl<'s, 'a> Search<'s, 'a> {
         lower.sort_by_key(|it| importance(it));
         let mut load = self.reserved.load(node.name(), None).unwrap_or_default();
         stays.iter().for_each(|it| load.add(it));
+        lower.iter().for_each(|it| self.placement.remove(it, node));
         let unmet = self.unmet(node, &load, &stays);
         if !unmet.is_empty() {
+            lower.iter().for_each(|it| self.placement.restore(it, node));
             return Err(unmet);
         }
         let mut allowed: Vec<i64> = self.budgets.iter().map(|it| it.allowed).collect();
@@ -238,13 +237,17 @@ impl<'s, 'a> Search<'s, 'a> {
         for (candidate, violation) in candidates {
             load.add(candidate);
             stays.push(candidate);
+            self.placement.restore(candidate, node);
             if !self.unmet(node, &load, &stays).is_empty() {
                 load.remove(candidate);
                 stays.pop();
+                self.placement.remove(candidate, node);
                 victims.push(candidate);
                 violations += violation;
             }
         }
+        // The placement is used for the next node.
+        victims.iter().for_each(|it| self.placement.restore(it, node));
         victims.sort_by_key(|it| importance(it));
         match victims.is_empty() {
             true => Err(Vec::new()),
@@ -252,7 +255,8 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Returns the reasons why the Pod does not fit on a node if only the Pods in `stays` remain on it.
+    /// Returns the reasons why the Pod does not fit on a node if only the Pods in `stays` remain on it. The other Pods
+    /// of the node were removed from the placement.
     fn unmet(&self, node: &Object, load: &Load, stays: &[&Arc<Object>]) -> Vec<String> {
         let others = stays.iter().copied().chain(self.reserved.on(node.name()));
         if ports::conflict(self.pod, others) {
@@ -263,13 +267,10 @@ impl<'s, 'a> Search<'s, 'a> {
             return lacking;
         }
         let unusable = volume_binding::refusals(&self.claims, node, self.sees);
-        if !unusable.is_empty() || !self.is_placed {
+        if !unusable.is_empty() {
             return unusable;
         }
-        let stays = |it: &Object| stays.iter().any(|stays| stays.uid() == it.uid());
-        let is_there = |it: &Object| Cursor::root(it).text("spec.nodeName") != node.name() || stays(it);
-        let placement = Placement::without(self.pod, &self.nodes, self.sees, &is_there);
-        let refused = placement.refusal(node).map(|it| it.why.to_owned());
+        let refused = self.placement.refusal(node).map(|it| it.why.to_owned());
         refused.into_iter().collect()
     }
 }
