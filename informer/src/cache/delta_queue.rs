@@ -46,7 +46,7 @@ pub(crate) enum Delta<K> {
         unread: Vec<Unread>,
         version: ResourceVersion,
     },
-    /// A resync of the handlers whose resync is due.
+    /// A resync of the handlers that are due for a resync.
     Resync,
     /// The store contains all changes of the source up to this version. Also marks the end of a list that was split
     /// into deltas.

@@ -23,7 +23,7 @@ use crate::reconcile::{
 };
 use crate::{Error, ObjectKey};
 
-/// Builder of a [`Controller`], whose documentation contains an example.
+/// Builder of a [`Controller`]. Its documentation contains an example.
 ///
 /// Builders from [`Manager::controller`](super::Manager::controller) add the controller to the manager with
 /// [`complete`](ControllerBuilder::complete). Other builders return it from [`build`](ControllerBuilder::build).

@@ -150,7 +150,7 @@ struct State {
     slow_paths: u64,
 }
 
-/// Claims of this process without a response, all of which may still be executed.
+/// Claims of this process without a response. All of them may still be executed.
 #[derive(Clone)]
 struct Unanswered {
     /// Time at which the first of these claims was sent.
