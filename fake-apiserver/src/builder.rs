@@ -21,7 +21,9 @@ use crate::server::ApiServer;
 use crate::snapshot::{KeptSnapshots, Snapshot};
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
-use crate::workers::{Kubelet, PodScript, PodSelector, Worker};
+use crate::workers::{Kubelet, Worker};
+#[cfg(feature = "workers")]
+use crate::workers::{PodScript, PodSelector};
 
 /// Options of an [`ApiServer`]. All options have defaults.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,7 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Option<Timestamp>,
     options: ServerOptions,
+    #[cfg(feature = "workers")]
     scripts: Vec<(PodSelector, PodScript)>,
     world: Option<Snapshot>,
     revision: u64,
@@ -321,6 +324,7 @@ impl ApiServerBuilder {
     }
 
     /// Adds workers that run with the server. By default no workers run, as in a cluster that only has an API server.
+    /// Most [workers](Worker) need the feature `workers`.
     ///
     /// They run in virtual time and in a fixed order. Work that takes a controller-manager a few milliseconds takes no
     /// virtual time. The journal contains their requests and marks them
@@ -330,6 +334,9 @@ impl ApiServerBuilder {
     /// use fake_apiserver::{ApiServer, Worker};
     /// use serde_json::json;
     ///
+    /// # #[cfg(not(feature = "workers"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "workers")]
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
@@ -364,6 +371,7 @@ impl ApiServerBuilder {
     /// # let _ = server;
     /// # }
     /// ```
+    #[cfg(feature = "workers")]
     pub fn pod_script(mut self, pods: PodSelector, script: PodScript) -> Self {
         self.scripts.push((pods, script));
         self
@@ -481,12 +489,17 @@ impl ApiServerBuilder {
     ///
     /// # Panics
     ///
-    /// If it is called outside of a tokio runtime although [workers](Self::workers) are configured. If
-    /// [`runtime_config`](Self::runtime_config) names an API that the selected version of Kubernetes lacks; see
-    /// [`withheld_apis`](Self::withheld_apis).
+    /// If it is called outside of a tokio runtime although [workers](Self::workers) are configured. If a worker needs
+    /// the feature `workers` and the feature is off. If [`runtime_config`](Self::runtime_config) names an API that the
+    /// selected version of Kubernetes lacks; see [`withheld_apis`](Self::withheld_apis).
     pub fn start(self) -> ApiServer {
         if let Err(why) = self.options.enablement.check(self.options.version) {
             panic!("the server cannot start with this runtime config: {why}");
+        }
+        if let Some(worker) = self.options.workers.iter().find(|it| !it.is_available()) {
+            panic!(
+                "`Worker::{worker:?}` needs the feature `workers` of the crate `fake-apiserver` or `drydock-testkit`"
+            );
         }
         let start_time = self.start_time.unwrap_or_else(time_of_day);
         let entropy = Entropy::new(self.seed, start_time);
@@ -500,6 +513,7 @@ impl ApiServerBuilder {
             ..state
         };
         let mut server = ApiServer::assemble(state, entropy, self.options, Kubelet::new);
+        #[cfg(feature = "workers")]
         for (pods, script) in self.scripts {
             server.kubelet().script(pods, script);
         }
@@ -510,5 +524,27 @@ impl ApiServerBuilder {
             kept.start_at(server.resource_version());
         }
         server
+    }
+}
+
+#[cfg(all(test, not(feature = "workers")))]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::garbage_collector(Worker::GarbageCollector)]
+    #[case::kubelet(Worker::Kubelet)]
+    #[should_panic(expected = "needs the feature `workers`")]
+    fn worker_is_refused_without_its_feature(#[case] worker: Worker) {
+        ApiServer::builder().workers([worker]).start();
+    }
+
+    #[rstest]
+    #[case::quotas(Worker::ResourceQuota)]
+    #[case::cluster_roles(Worker::ClusterRoleAggregation)]
+    fn worker_that_runs_with_each_write_needs_no_feature(#[case] worker: Worker) {
+        assert!(ApiServer::builder().workers([worker]).start().runs(worker));
     }
 }

@@ -66,15 +66,16 @@
 //! | `serve` | ports ([`ApiServer::serve`]), the [`control`] API, WebSockets, Tables, OpenAPI |
 //! | `tls` | HTTPS with a generated authority (`ApiServer::serve_tls`), and webhooks at addresses; includes `serve` |
 //! | `cel` | CEL expressions: rules of CRDs (without it, a warning lists them), admission policies, match conditions |
-//! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
+//! | `workers` | the controllers of a cluster ([`Worker`]) and the scripts of Pods ([`PodScript`]) |
+//! | `cli`, on by default | the command `fake-apiserver`, with `tls`, `cel` and `workers` |
 //!
 //! Without `serve`, requests for WebSockets, Tables and OpenAPI fail with 501; without `tls`, calls of webhooks at
-//! addresses fail. The errors name the feature.
+//! addresses fail; without `workers`, a server with most [workers](Worker) does not start. The errors name the feature.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Code that is only used with sockets is also compiled without the feature.
-#![cfg_attr(not(feature = "serve"), allow(dead_code))]
+// Code that is only used with sockets or by workers is also compiled without the features.
+#![cfg_attr(not(all(feature = "serve", feature = "workers")), allow(dead_code))]
 
 pub mod api;
 mod egress;
@@ -83,6 +84,7 @@ pub mod faults;
 mod registry;
 mod storage;
 mod watch;
+#[cfg_attr(not(feature = "workers"), path = "workers/absent.rs")]
 mod workers;
 #[cfg(feature = "client")]
 mod client;
@@ -137,7 +139,9 @@ pub use snapshot::Snapshot;
 pub use tls::signed_certificate;
 #[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
-pub use workers::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder, StageError, UnknownWorker, Worker};
+pub use workers::Worker;
+#[cfg(feature = "workers")]
+pub use workers::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder, StageError, UnknownWorker};
 pub use world::{LoadReport, StoredChange, StoredObject, WorldDiff};
 
 #[cfg(doctest)]

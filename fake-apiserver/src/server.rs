@@ -1,6 +1,7 @@
 //! `ApiServer`: owns all layers, and provides the operations that tests use without HTTP: snapshot, fork, faults, load.
 
 mod backends;
+#[cfg(feature = "workers")]
 mod metrics;
 
 use std::convert::Infallible;
@@ -125,17 +126,12 @@ impl ApiServer {
             requests: AtomicU64::new(0),
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.reader.committed));
-        if options.workers.contains(&Worker::Kubelet) {
-            endpoints.registry.set_pod_streams(kubelet.clone());
-        }
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
-        workers::start(&host, &options.workers, &kubelet, &tasks);
+        #[cfg(feature = "workers")]
+        start_workers(&endpoints, &host, &options, &kubelet, &tasks);
         workers::expire_events(&host, &tasks);
         backends::check_remote(&endpoints, &options.routes, &tasks);
-        if options.workers.contains(&Worker::HorizontalPodAutoscaler) {
-            metrics::serve(&endpoints, &kubelet, &options.routes);
-        }
         Self {
             endpoints,
             options: Arc::new(options),
@@ -180,6 +176,7 @@ impl ApiServer {
 
     /// Returns the kubelet of all nodes, with which a test sets the behaviour of Pods. It only has an effect if the
     /// server was started with [`Worker::Kubelet`].
+    #[cfg(feature = "workers")]
     pub fn kubelet(&self) -> &Kubelet {
         &self.kubelet
     }
@@ -488,6 +485,24 @@ impl ApiServer {
             object.metadata_mut().insert("namespace".into(), "default".into());
         }
         registry.put(&row, object).map_err(|status| status.message)
+    }
+}
+
+/// Starts the workers of a server, and the parts of the server that depend on them.
+#[cfg(feature = "workers")]
+fn start_workers(
+    endpoints: &Arc<Endpoints>,
+    host: &Arc<dyn Host>,
+    options: &ServerOptions,
+    kubelet: &Kubelet,
+    tasks: &TaskGroup,
+) {
+    if options.workers.contains(&Worker::Kubelet) {
+        endpoints.registry.set_pod_streams(kubelet.clone());
+    }
+    workers::start(host, &options.workers, kubelet, tasks);
+    if options.workers.contains(&Worker::HorizontalPodAutoscaler) {
+        metrics::serve(endpoints, kubelet, &options.routes);
     }
 }
 

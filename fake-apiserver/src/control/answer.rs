@@ -42,6 +42,12 @@ impl Refusal {
         Self(StatusCode::GONE, reason.to_owned())
     }
 
+    /// Refuses a request that needs a feature which this build lacks.
+    #[cfg(not(feature = "workers"))]
+    pub(super) fn unsupported(reason: &str) -> Self {
+        Self(StatusCode::NOT_IMPLEMENTED, reason.to_owned())
+    }
+
     pub(super) fn absent(what: &str) -> Self {
         Self(StatusCode::NOT_FOUND, format!("there is no {what}"))
     }

@@ -58,6 +58,8 @@ mod history;
 mod journal;
 mod objects;
 mod page;
+#[cfg_attr(not(feature = "workers"), path = "no_pods.rs")]
+mod pods;
 mod related;
 mod search;
 mod tables;
@@ -95,8 +97,8 @@ pub(crate) fn router(server: ApiServer, kept: Arc<KeptSnapshots>) -> Router {
         .route("/trace", get(trace::read))
         .route("/replicas", post(faults::set_replica))
         .route("/clocks", post(faults::skew_clock))
-        .route("/pods", post(worlds::script_pods).delete(worlds::forget_scripts))
-        .route("/nodes", post(worlds::set_kubelet))
+        .route("/pods", post(pods::script_pods).delete(pods::forget_scripts))
+        .route("/nodes", post(pods::set_kubelet))
         .route("/compact", post(worlds::compact))
         .route("/restart", post(faults::restart))
         .route("/snapshot", get(worlds::list).post(worlds::snapshot))

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http::header::{CONTENT_TYPE, USER_AGENT};
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use jiff::Timestamp;
 
+use super::host::Host;
 use super::identity::Identity;
 use crate::api::json::{Value, json};
 use crate::api::kubernetes_version::KubernetesVersion;
@@ -23,15 +23,6 @@ use crate::registry::Registry;
 use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
 use crate::storage::{Key, KeyRange, Stored};
-
-/// The server that the workers belong to.
-pub(crate) trait Host: Send + Sync {
-    /// Returns the server's state.
-    fn registry(&self) -> &Registry;
-
-    /// Handles a request like a request from a client.
-    fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>;
-}
 
 /// The resources by their names in storage, in their stored version.
 #[derive(Debug, Default)]

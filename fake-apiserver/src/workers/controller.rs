@@ -6,7 +6,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::api::{Api, Host, RequestFailure, Rows};
+use super::api::{Api, RequestFailure, Rows};
+use super::host::Host;
 use super::identity::Identity;
 use super::observed::Observed;
 use super::queue::WorkQueue;

@@ -8,7 +8,7 @@ use futures::future::select;
 use tokio::runtime::Handle;
 use tokio::time::sleep_until;
 
-use super::api::Host;
+use super::host::Host;
 use crate::tasks::TaskGroup;
 
 /// Removes Events when they expire. The task is started with the first Event, in the runtime in which the Event is

@@ -58,9 +58,12 @@ mod api;
 mod controller;
 mod expiry;
 mod garbage_collector;
+mod hash;
+mod host;
 mod identity;
 pub(crate) mod meta;
 mod namespace;
+mod objects;
 mod observed;
 mod policy_status;
 mod pump;
@@ -69,23 +72,25 @@ mod recorder;
 mod row;
 #[cfg(test)]
 mod tests;
+mod words;
 mod worker;
 mod workloads;
 
-pub(crate) use api::{Api, Host, RequestFailure};
+pub(crate) use api::{Api, RequestFailure};
 pub(crate) use controller::{Context, Controller, Follows};
 pub(crate) use expiry::expire_events;
+pub(crate) use host::Host;
 pub(crate) use identity::Identity;
 pub(crate) use meta::{Meta, OwnerReference};
+pub(crate) use objects::{node_address, node_info, objects_of_namespace};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;
 pub(crate) use recorder::Regarding;
 pub(crate) use row::WorkerRow;
-pub use worker::{UnknownWorker, Worker};
+pub use words::UnknownWorker;
+pub use worker::Worker;
 pub(crate) use workloads::metrics_server;
-pub(crate) use workloads::objects_of_namespace;
 pub use workloads::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder, StageError};
-pub(crate) use workloads::{node_address, node_info};
 
 use std::sync::Arc;
 

@@ -8,8 +8,9 @@ use futures::future::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use super::api::{Host, Rows};
+use super::api::Rows;
 use super::controller::Lane;
+use super::host::Host;
 use super::observed::Observed;
 use crate::storage::{KeyRange, Revision, Store};
 

@@ -38,3 +38,9 @@ impl WorkerRow {
         Self { word, runs }
     }
 }
+
+/// Row of the quota controller: the admission plugin counts the usage with each write.
+pub(super) const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
+
+/// Row of the ClusterRole aggregation, which the authorizer performs with each write.
+pub(super) const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");

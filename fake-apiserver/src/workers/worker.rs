@@ -1,16 +1,7 @@
-//! `Worker`: the list of workers. The file of each worker defines it with a [`WorkerRow`].
+//! `Worker`: the list of workers. The file of each worker defines it with a `WorkerRow`.
 
-use std::fmt;
-
-use super::row::{Runs, WorkerRow};
-use super::workloads::WorkloadController;
-use super::{garbage_collector, namespace, policy_status, workloads};
-
-/// Row of the quota controller: the admission plugin counts the usage with each write.
-const RESOURCE_QUOTA: WorkerRow = WorkerRow::in_writes("resourcequota");
-
-/// Row of the ClusterRole aggregation, which the authorizer performs with each write.
-const CLUSTER_ROLE_AGGREGATION: WorkerRow = WorkerRow::in_writes("clusterrole");
+#[cfg(feature = "workers")]
+use super::{garbage_collector, namespace, policy_status, row, workloads};
 
 /// Generates the enum, the list of its values and the function that returns their rows from a single list.
 macro_rules! workers {
@@ -24,9 +15,10 @@ macro_rules! workers {
             /// All workers, in the order in which they observe changes and sync keys.
             pub const ALL: &'static [Worker] = &[$(Worker::$name),+];
 
-            pub(crate) const fn row(self) -> &'static WorkerRow {
+            #[cfg(feature = "workers")]
+            pub(crate) const fn row(self) -> &'static row::WorkerRow {
                 match self {
-                    $(Worker::$name => { const ROW: &WorkerRow = &$row; ROW })+
+                    $(Worker::$name => { const ROW: &row::WorkerRow = &$row; ROW })+
                 }
             }
         }
@@ -34,19 +26,9 @@ macro_rules! workers {
 }
 
 workers! {
-/// A controller or other component of a cluster that acts on its own; enabled by `ApiServerBuilder::workers`.
-///
-/// ```
-/// use fake_apiserver::Worker;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let gc = Worker::parse_list("gc,namespace")?;
-/// assert_eq!(gc, [Worker::GarbageCollector, Worker::Namespace]);
-/// assert!(Worker::parse_list("all")?.contains(&Worker::Namespace));
-/// assert!(Worker::parse_list("gx").unwrap_err().to_string().contains("gc, namespace"));
-/// # Ok(())
-/// # }
-/// ```
+/// A controller or other component of a cluster that acts on its own; enabled by `ApiServerBuilder::workers`. All
+/// workers except [`ResourceQuota`](Self::ResourceQuota) and [`ClusterRoleAggregation`](Self::ClusterRoleAggregation)
+/// need the feature `workers`.
 pub enum Worker {
     /// Deletes objects after their owners were deleted, and finishes the deletion of owners once their dependents are
     /// gone.
@@ -55,10 +37,10 @@ pub enum Worker {
     Namespace => namespace::ROW,
     /// Counts the usage of ResourceQuotas at each write, without sending requests; see
     /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
-    ResourceQuota => RESOURCE_QUOTA,
+    ResourceQuota => row::RESOURCE_QUOTA,
     /// Aggregates ClusterRoles by their selectors at each write of a ClusterRole, without sending requests. The
     /// bootstrap roles `admin`, `edit` and `view` are aggregated from the start.
-    ClusterRoleAggregation => CLUSTER_ROLE_AGGREGATION,
+    ClusterRoleAggregation => row::CLUSTER_ROLE_AGGREGATION,
     /// Checks the types of the expressions of ValidatingAdmissionPolicies against the schemas of the kinds that they
     /// match, and writes the errors to `status.typeChecking`.
     ValidatingAdmissionPolicyStatus => policy_status::ROW,
@@ -110,70 +92,10 @@ pub enum Worker {
 }
 }
 
-/// Error for an unknown name of a worker.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("unknown worker {word:?}; the accepted names are {}", Worker::words())]
-pub struct UnknownWorker {
-    word: String,
-}
-
 impl Worker {
-    /// The controllers of workloads, the scheduler and the kubelets: all workers except the garbage collector and the
-    /// controllers of namespaces, quotas, ClusterRoles and policies.
-    pub const WORKLOADS: &'static [Worker] = {
-        let mut first = 0;
-        while !matches!(Self::ALL[first].row().runs, Runs::Workloads(_)) {
-            first += 1;
-        }
-        Self::ALL.split_at(first).1
-    };
-
-    /// Returns the worker's controllers of workloads.
-    pub(super) fn workloads(self) -> &'static [WorkloadController] {
-        match self.row().runs {
-            Runs::Workloads(controllers) => controllers,
-            Runs::InWrites | Runs::Alone(_) => &[],
-        }
-    }
-
-    /// Returns the worker's name on the command line.
-    pub fn as_str(self) -> &'static str {
-        self.row().word
-    }
-
-    /// Parses a list such as `gc,namespace`. `workloads` stands for all of [`Worker::WORKLOADS`], and `all` for every
-    /// worker.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a name is unknown; the error lists the accepted names.
-    pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
-        let mut found = Vec::new();
-        for word in text.split(',').map(str::trim) {
-            match word {
-                "all" => found.extend_from_slice(Self::ALL),
-                "workloads" => found.extend_from_slice(Self::WORKLOADS),
-                _ => {
-                    let worker = Self::ALL.iter().find(|it| it.as_str() == word);
-                    let unknown = || UnknownWorker { word: word.to_owned() };
-                    found.push(*worker.ok_or_else(unknown)?);
-                }
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
-    }
-
-    /// Returns the accepted names, separated by commas, for error messages.
-    fn words() -> String {
-        let own = Self::ALL.iter().map(|it| it.as_str());
-        own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl fmt::Display for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    /// Returns `true` if this build contains the worker. Without the feature `workers`, only the workers that the
+    /// registry runs with each write are available.
+    pub(crate) const fn is_available(self) -> bool {
+        cfg!(feature = "workers") || matches!(self, Self::ResourceQuota | Self::ClusterRoleAggregation)
     }
 }

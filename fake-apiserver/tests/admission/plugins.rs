@@ -71,6 +71,7 @@ async fn used(server: &ApiServer) -> Value {
     quota["status"]["used"].clone()
 }
 
+#[cfg(feature = "workers")]
 #[tokio::test(start_paused = true)]
 async fn p9_quota_usage_is_correct_if_all_workers_run() {
     let server = ApiServer::builder().workers(fake_apiserver::Worker::ALL).start();

@@ -21,6 +21,7 @@ mod result;
 #[cfg_attr(not(feature = "cel"), path = "policies/absent.rs")]
 mod policies;
 
+#[cfg(feature = "workers")]
 pub(crate) use policies::type_warnings;
 
 use std::sync::atomic::{AtomicU64, Ordering};

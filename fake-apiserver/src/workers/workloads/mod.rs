@@ -7,7 +7,6 @@ mod sees;
 mod plan;
 mod controller;
 mod pods;
-mod hash;
 mod scale;
 mod go_text;
 mod back_off;
@@ -52,11 +51,9 @@ mod execute;
 mod life;
 
 pub(crate) use controller::WorkloadController;
-pub(crate) use kubelet::node::{address as node_address, node_info};
 pub use kubelet::{Kubelet, PodScript, PodSelector, ProbeKind, ScriptOrder};
 pub use kwok::StageError;
 pub(crate) use life::Workloads;
-pub(crate) use service_account::objects as objects_of_namespace;
 
 use resource::Resource;
 

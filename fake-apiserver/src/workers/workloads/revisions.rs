@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::hash::{safe_text, template_hash};
 use super::plan::{Plan, controller_reference};
 use super::pods::{label, spec};
 use super::resource::Resource;
@@ -10,6 +9,7 @@ use super::sees::{Sees, selector_of};
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
+use crate::workers::hash::{safe_text, template_hash};
 
 /// The Pod label with the revision of its set.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";

@@ -7,12 +7,12 @@ use super::pods::annotation;
 use super::resource::Resource;
 use super::sees::Sees;
 use super::token_secret;
-use super::token_secret::CA_BUNDLE;
 use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
-use crate::workers::WorkerRow;
+use crate::workers::objects::{DESCRIPTION, ROOT_CA};
+use crate::workers::{WorkerRow, objects_of_namespace};
 
 pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     "serviceaccount",
@@ -29,26 +29,6 @@ pub(crate) const ROW: WorkerRow = WorkerRow::workloads(
     ],
 );
 
-const ROOT_CA: &str = "kube-root-ca.crt";
-const DESCRIPTION: &str = "kubernetes.io/description";
-
-/// Returns the initial objects of a namespace. The ConfigMap contains a placeholder instead of a certificate, because
-/// the server does not have an authority for Pods.
-pub(crate) fn objects(namespace: &str) -> [Value; 2] {
-    let why = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
-               the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
-               Kubernetes clusters.";
-    [
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace},
-        }),
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": CA_BUNDLE},
-            "metadata": {"name": ROOT_CA, "namespace": namespace, "annotations": {DESCRIPTION: why}},
-        }),
-    ]
-}
-
 /// Plans the work for a Namespace, like Go's `Publisher.syncNamespace`.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
@@ -56,7 +36,7 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     }
     let name = namespace.name();
-    let [account, root_ca] = objects(name);
+    let [account, root_ca] = objects_of_namespace(name);
     if sees.cluster.find(Resource::ServiceAccount, name, "default").is_none() {
         plan.create(Resource::ServiceAccount, account);
     }

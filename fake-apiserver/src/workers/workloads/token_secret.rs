@@ -12,9 +12,7 @@ use super::sees::Sees;
 use crate::api::json::json;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
-
-/// Placeholder for the certificate of the cluster's authority.
-pub(crate) const CA_BUNDLE: &str = "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n";
+use crate::workers::objects::CA_BUNDLE;
 
 /// An additional controller of the worker [`service_account`](super::service_account).
 pub(crate) const CONTROLLER: WorkloadController = WorkloadController {

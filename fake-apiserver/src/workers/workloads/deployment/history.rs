@@ -8,7 +8,7 @@ use crate::api::json::{Map, Value, json};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::edit::copy_field;
-use crate::workers::workloads::hash::{safe_text, template_hash};
+use crate::workers::hash::{safe_text, template_hash};
 use crate::workers::workloads::plan::{Plan, Regarding, Told, controller_reference};
 use crate::workers::workloads::pods::{annotation, generation, spec, status};
 use crate::workers::workloads::resource::Resource;

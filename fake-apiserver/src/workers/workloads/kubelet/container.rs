@@ -12,8 +12,8 @@ use super::resize;
 use super::script::Runs;
 use crate::api::json::{Map, Value, json};
 use crate::registry::types::cursor::Cursor;
+use crate::workers::hash::long_hex;
 use crate::workers::workloads::cluster::controller_of;
-use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods;
 
 /// Delay of the restart after the first one, in seconds; each further restart doubles it. The first one is immediate.

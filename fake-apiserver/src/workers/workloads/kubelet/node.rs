@@ -2,48 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::super::hash::long_hex;
 use super::super::plan::Plan;
 use super::super::pods::status;
 use super::super::resource::Resource;
 use super::super::sees::{Sees, conditions, find_condition, put_condition};
 use crate::api::json::{Map, Value, json};
-use crate::api::kubernetes_version::KubernetesVersion;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
+use crate::workers::{node_address, node_info};
 
 /// Taint of a new Node that is not ready yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Name of the node that is registered when the first Pod needs one.
 pub(crate) const DEFAULT_NODE: &str = "node-0";
-
-/// Last byte of the address of the first node.
-const FIRST_ADDRESS: usize = 2;
-
-/// Returns the address of a node by its number.
-pub(crate) fn address(number: usize) -> String {
-    let number = number.saturating_add(FIRST_ADDRESS);
-    format!("172.18.{}.{}", (number / 256) % 256, number % 256)
-}
-
-/// Returns the `nodeInfo` of a node: details about the machine and its software.
-pub(crate) fn node_info(name: &str, version: KubernetesVersion) -> Value {
-    let hex = long_hex(&[name]);
-    let id = format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..32]
-    );
-    json!({
-        "architecture": "amd64", "bootID": id, "containerRuntimeVersion": "containerd://2.1.4",
-        "kernelVersion": "6.12.0", "kubeProxyVersion": "", "kubeletVersion": version.release(), "machineID": &hex[..32],
-        "operatingSystem": "linux", "osImage": "Debian GNU/Linux 13 (trixie)", "systemUUID": id,
-    })
-}
 
 /// Plans the registration of the first Node; returns `false` if a Node exists.
 pub(super) fn register_first(sees: &Sees<'_>, plan: &mut Plan) -> bool {
@@ -166,7 +138,7 @@ fn free_address(sees: &Sees<'_>) -> String {
     let used = nodes.flat_map(|node| Cursor::root(node).maps("status.addresses"));
     let used: BTreeSet<&str> = used.map(|it| Cursor::root(it).text("address")).collect();
     // One of these addresses is free, because there is one more of them than there are used addresses.
-    let mut addresses = (0..=used.len()).map(address);
+    let mut addresses = (0..=used.len()).map(node_address);
     let free = addresses.find(|it| !used.contains(it.as_str()));
-    free.unwrap_or_else(|| address(0))
+    free.unwrap_or_else(|| node_address(0))
 }

@@ -18,6 +18,7 @@ use super::look::{HostState, Memory};
 use super::script::{Kubelet, PodScript};
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
+use crate::workers::node_address;
 
 /// The state of all nodes that the scheduler and the kubelets keep in memory.
 #[derive(Debug)]
@@ -164,7 +165,7 @@ fn host_address(cluster: &Cluster, node: &str) -> String {
             .find(|it| Cursor::root(it).text("type") == "InternalIP")
             .map(|it| Cursor::root(it).text("address").to_owned())
     });
-    address.unwrap_or_else(|| super::node::address(0))
+    address.unwrap_or_else(|| node_address(0))
 }
 
 /// Returns the n-th address; addresses are in 10.244.0.0/16 until it is exhausted.

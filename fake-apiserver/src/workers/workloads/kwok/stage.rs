@@ -10,7 +10,7 @@ use crate::api::duration;
 use crate::api::json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::options::PatchKind;
-use crate::workers::workloads::hash::long_hex;
+use crate::workers::hash::long_hex;
 use crate::workers::workloads::resource::Resource;
 
 #[derive(Clone, Debug, PartialEq)]
