@@ -55,7 +55,7 @@ impl std::error::Error for ExternalError {}
 /// use testkit::TestCluster;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), testkit::explore::ExternalError> {
+/// # async fn main() -> Result<(), testkit::ExternalError> {
 /// let cluster = TestCluster::start();
 /// let cloud = cluster.external("cloud").of("operator");
 /// cloud.create("disk-1", json!({"size": 10})).await?;
@@ -82,7 +82,7 @@ impl TestCluster {
     /// ```
     /// # use testkit::TestCluster;
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), testkit::explore::Unreachable> {
+    /// # async fn main() -> Result<(), testkit::Unreachable> {
     /// let cluster = TestCluster::start();
     /// let billing = cluster.point("billing.charge").of("operator");
     /// billing.pass().await?; // in the controller, before it charges

@@ -98,11 +98,19 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cel`, on by default | the rules of CRDs (`x-kubernetes-validations`) and of admission policies |
+//! | `explore`, on by default | the module [`explore`](mod@explore): systematic faults |
+//! | `workers`, on by default | the controllers of a cluster ([`Worker`]) and the scripts of Pods ([`PodScript`]) |
 //! | `serve` | ports, the control API, `exec`, `attach` and `port-forward`, Tables, OpenAPI |
 //! | `processes` | the command `drydock`, which explores controllers in any language as processes; on Linux and macOS |
 //! | `tracing-subscriber` | the virtual time as the time of `tracing-subscriber`'s lines |
+//!
+//! To make builds faster, disable the default features, and only enable the ones that your tests use:
+//! `default-features = false, features = ["explore"]`. Without `workers`, a cluster with workers that need the feature
+//! does not start, and the error contains the name of the feature.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Code that is only used in explorations is also compiled without the feature.
+#![cfg_attr(not(feature = "explore"), allow(dead_code))]
 
 mod lock;
 mod json;
@@ -142,6 +150,7 @@ mod world;
 mod recording;
 mod real;
 pub mod rbac;
+#[cfg(feature = "explore")]
 pub mod explore;
 #[cfg(all(feature = "processes", unix))]
 pub mod processes;
@@ -160,14 +169,17 @@ pub mod prelude;
 pub use controller::Running;
 pub use eventually::Condition;
 pub use expect::OwnerTree;
-pub use external::{External, ExternalError};
+pub use external::{External, ExternalError, Point};
 pub use fake_apiserver::trace::Trace;
 pub use fake_apiserver::{
-    ApiServer, Entry, ExecOutput, Journal, Kubelet, PodScript, PodSelector, ProbeKind, RecordedRequest, Replica,
-    RestartLog, Snapshot, Stdin, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
+    ApiServer, Entry, ExecOutput, Journal, RecordedRequest, Replica, RestartLog, Snapshot, Stdin, UserInfo, Verb,
+    WatchEventKind, Worker, WorldDiff,
 };
+#[cfg(feature = "workers")]
+pub use fake_apiserver::{Kubelet, PodScript, PodSelector, ProbeKind};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
+pub use hooks::Unreachable;
 pub use object::Object;
 pub use objects::ObjectBuilder;
 pub use rbac::ObservedRbac;

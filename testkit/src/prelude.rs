@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+#[cfg(feature = "explore")]
 pub use crate::explore::{Explore, explore};
 pub use crate::objects::*;
 pub use crate::{Object, RestartLog, Running, TestCluster, Verb, WatchEventKind, Worker, faults};

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, PodScript, PodSelector, Worker, load};
+use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, Worker, load};
+#[cfg(feature = "workers")]
+use fake_apiserver::{PodScript, PodSelector};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -174,7 +176,7 @@ impl TestClusterBuilder {
     }
 
     /// Runs these workers, which are parts of a real cluster: the garbage collector, the namespace controller and
-    /// others. Default: none.
+    /// others. Default: none. Most [workers](Worker) need the feature `workers`, which is on by default.
     ///
     /// [`TestCluster::settle`] waits for workers as for controllers. A fault affects a worker only if it is restricted
     /// to the worker's name as a client, and [`TestCluster::requests`] excludes the requests of workers.
@@ -215,6 +217,7 @@ impl TestClusterBuilder {
     /// assert_eq!(cluster.get(pod("web-0")).get("status.containerStatuses.0.ready"), Some(&false.into()));
     /// # }
     /// ```
+    #[cfg(feature = "workers")]
     pub fn pod_script(mut self, pods: PodSelector, script: PodScript) -> Self {
         self.server = self.server.pod_script(pods, script);
         self.has_pod_scripts = true;
@@ -380,8 +383,8 @@ impl TestClusterBuilder {
     ///
     /// # Panics
     ///
-    /// Outside of a `current_thread` tokio runtime, if an object is refused, or if there are scripts of Pods without
-    /// [`Worker::Kubelet`].
+    /// Outside of a `current_thread` tokio runtime, if an object is refused, if there are scripts of Pods without
+    /// [`Worker::Kubelet`], or if a worker needs the feature `workers` and the feature is off.
     #[track_caller]
     pub fn start(self) -> TestCluster {
         assert!(

@@ -1,6 +1,6 @@
 //! Exploration: runs a scenario many times, each time with different faults.
 //!
-//! See [`explore`] for the guide.
+//! See [`explore`] for the guide. The module needs the feature `explore`, which is on by default.
 
 mod explore_spec;
 mod builder;
