@@ -4,6 +4,7 @@
 mod authorizer;
 mod environment;
 mod params;
+#[cfg(feature = "workers")]
 mod type_check;
 mod validating;
 mod mutating;
@@ -16,6 +17,7 @@ use crate::registry::types::cursor::Cursor;
 use mutating::MutatingPolicy;
 use validating::Policy;
 
+#[cfg(feature = "workers")]
 pub(crate) use type_check::type_warnings;
 
 /// All policies with bindings, sorted by name.
