@@ -8,6 +8,7 @@
 
 #[macro_use]
 mod support;
+mod arrivals;
 mod backups;
 mod batches;
 mod bindings;

@@ -118,6 +118,8 @@ pub(crate) struct State {
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
+    /// Times at which the first event of an object was delivered, by the ordinal of the object in the plan.
+    pub(super) arrived: BTreeMap<usize, Instant>,
     /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.

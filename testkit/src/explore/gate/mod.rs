@@ -7,6 +7,7 @@ mod messages;
 mod life;
 mod owners;
 mod pages;
+mod arrivals;
 
 pub(crate) use calls::CallTicket;
 pub(crate) use decide::Gate;

@@ -59,6 +59,9 @@ pub(crate) struct Plan {
     /// Set if the test pauses between changes that it usually makes at the same time, so that controllers observe each
     /// of them. Only set for the runs without faults that failures are compared with.
     pub(crate) is_spaced: bool,
+    /// Objects in the order in which all clients observe their creation, one at a time. Only set for the runs without
+    /// faults that failures are compared with.
+    pub(crate) arrivals: Vec<String>,
     /// Ordinal of a wait, from 1. From this wait on, the test waits until the faults have ended and the state equals
     /// the reference's, even if the plan allows it to continue during faults. Only set when a run is repeated because
     /// an assertion failed.

@@ -27,6 +27,8 @@ pub(crate) struct GatedWatch {
     inner: ResponseBody,
     /// Lines to deliver unless the watch is held.
     ready: VecDeque<Told>,
+    /// Lines that are not delivered before a time, because other objects have to arrive first.
+    later: Vec<(Pin<Box<Sleep>>, Told)>,
     held: Option<Pin<Box<Sleep>>>,
     /// Set if the watch was held and is now delivering the lines that it had read before.
     is_late: bool,
@@ -51,6 +53,7 @@ impl GatedWatch {
             resource: resource.to_owned(),
             inner,
             ready: VecDeque::new(),
+            later: Vec::new(),
             held: harness
                 .gate
                 .lags(life, resource)
@@ -87,12 +90,19 @@ impl GatedWatch {
                 return Poll::Ready(Some(Ok(told.line)));
             }
             self.is_late = false;
+            if let Some(told) = self.arrived(cx) {
+                self.ready.push_back(told);
+                continue;
+            }
             if std::mem::take(&mut self.is_broken) {
                 self.is_ended = true;
                 return Poll::Ready(Some(Err(broken().into())));
             }
             if self.is_ended {
-                return Poll::Ready(None);
+                return match self.later.is_empty() {
+                    true => Poll::Ready(None),
+                    false => Poll::Pending,
+                };
             }
             let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
             let Some(Ok(frame)) = frame else {
@@ -103,6 +113,20 @@ impl GatedWatch {
                 self.take(line);
             }
         }
+    }
+
+    /// Returns the next line whose object has to arrive now.
+    fn arrived(&mut self, cx: &mut Context<'_>) -> Option<Told> {
+        for at in 0..self.later.len() {
+            let (sleep, told) = &mut self.later[at];
+            while sleep.as_mut().poll(cx).is_ready() {
+                match self.harness.gate.arrives_at(&self.life, &self.resource, &told.shown) {
+                    Some(time) => sleep.as_mut().reset(time),
+                    None => return Some(self.later.remove(at).1),
+                }
+            }
+        }
+        None
     }
 
     /// Receives a line from the server.
@@ -136,8 +160,13 @@ impl GatedWatch {
             });
         }
         if copies > 0 {
+            let time = self.harness.gate.arrives_at(&self.life, &self.resource, &shown);
             let index = Some(index);
-            self.ready.push_back(Told { line, shown, index });
+            let told = Told { line, shown, index };
+            match time {
+                Some(time) => self.later.push((Box::pin(sleep_until(time)), told)),
+                None => self.ready.push_back(told),
+            }
         } else {
             self.harness.gate.told_late(index, false);
         }

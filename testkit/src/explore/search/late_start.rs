@@ -1,11 +1,12 @@
-//! Compares a failing run with runs without faults in which a controller starts late, or receives several changes of
-//! the test together or one by one. If such a run has the same violations, they depend on the order of arrival or on
+//! Compares a failing run with runs without faults in which a controller starts late, receives several changes of the
+//! test together or one by one, or observes the objects of the test one at a time in a different order. If such a run has the same violations, they depend on the order of arrival or on
 //! the observed changes, and the failure is dropped. With several controllers, each group of related objects is
 //! compared separately.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::arrivals::orders;
 use super::context::Runs;
 use crate::explore::oracles::{Oracle, Recurring};
 use crate::explore::outcomes::{ASSERTIONS, Doing, EndState, Milestone, Outcome, Reference};
@@ -22,14 +23,16 @@ const SOON: Duration = Duration::from_secs(1);
 /// Time between the disconnection of a controller and the first change that it misses.
 const BEFORE: Duration = Duration::from_millis(1);
 
-/// Maximum number of runs in which a controller receives several changes together.
+/// Maximum number of runs in which a controller receives several changes together, and of runs in which objects arrive
+/// in different orders.
 const MOST: usize = 8;
 
 /// Returns a note if one of these runs without faults has the violations of a failing run: (1) the test pauses between
 /// changes that it makes at the same time; (2) the affected controller starts late, or receives the changes made during
-/// the fault together; or (3) with several controllers, a different controller does some of the work first. The runs of
-/// the second kind are only executed if the test continued during a fault, or advanced the clock to its next change
-/// after a fault without waiting for the cluster.
+/// the fault together; (3) with several controllers, a different controller does some of the work first; or (4)
+/// controllers observe the objects that the test created one at a time, in a different order. The runs of the second
+/// kind are only executed if the test continued during a fault, or advanced the clock to its next change after a fault
+/// without waiting for the cluster.
 pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) -> Option<String> {
     let oracle = failed.violations.first()?.oracle;
     // In real time, these runs would take as long as the delays.
@@ -57,7 +60,12 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
         let arrives = || continues.then(|| suspect.arrives()).flatten();
         let merges = || (continues && is_end_state).then(|| suspect.merges()).flatten();
         let rivals = || has_rivals.then(|| suspect.rivals()).flatten();
-        pauses().or_else(arrives).or_else(merges).or_else(rivals)
+        let ordered = || is_end_state.then(|| suspect.ordered(continues)).flatten();
+        pauses()
+            .or_else(arrives)
+            .or_else(merges)
+            .or_else(rivals)
+            .or_else(ordered)
     });
     dependence.map(|it| format!("the failure depends on {it} (to replay: EXPLORE_REPLAY='{plan}')"))
 }
@@ -187,6 +195,34 @@ impl Suspect<'_> {
                 given(self.client)
             )
         })
+    }
+
+    /// Compares the failing run with runs in which controllers observe the objects of the test one at a time, in
+    /// different orders. A failure in which two objects were handled at the same time is not the same as such a run.
+    fn ordered(&self, is_continued: bool) -> Option<String> {
+        let orders = orders(self.failed, is_continued).into_iter().take(MOST);
+        let mut alike = orders.filter(|arrivals| {
+            let plan = match is_continued {
+                true => Plan::single(TEST_CLIENT, Action::EARLY),
+                false => Plan::default(),
+            };
+            let made = self.runs.faultless(&Plan {
+                arrivals: arrivals.clone(),
+                patient_from: self.failed.patient_from,
+                ..plan
+            });
+            let is_valid = made.is_complete && made.violations.is_empty();
+            is_valid
+                && self.is_where_it_failed(&made, |_, made, mask| {
+                    made.judge(&self.failed.end, mask).lines.is_empty()
+                })
+        });
+        let order = alike.next()?;
+        Some(format!(
+            "the order in which objects arrive: the end state is the same in a run without faults in which controllers \
+             observe these objects one at a time, in this order: {}",
+            order.join(", ")
+        ))
     }
 
     /// Compares the reference with a different run, at the step at which the failing run ended.

@@ -16,6 +16,7 @@ mod failures;
 mod random;
 mod shrink;
 mod late_start;
+mod arrivals;
 mod asides;
 mod shard;
 mod coverage;
