@@ -9,6 +9,7 @@
 #[macro_use]
 mod support;
 mod arrivals;
+mod attempts;
 mod backups;
 mod batches;
 mod bindings;

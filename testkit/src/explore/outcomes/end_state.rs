@@ -7,7 +7,7 @@ use fake_apiserver::{ApiServer, StoredObject, Worker};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::counts::{Count, only_counts};
+use super::counts::Count;
 use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, has_time_in_name, resource};
@@ -350,7 +350,7 @@ impl EndState {
         });
         Judged {
             fields: fields.collect(),
-            counts: only_counts(&differences),
+            counts: self.failures(found, mask, &differences),
             lines: lines(differences),
             permuted,
         }

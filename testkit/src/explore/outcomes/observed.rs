@@ -145,7 +145,7 @@ fn whole(value: &Value) -> Option<i64> {
 
 /// Returns the history to which an object belongs: `configmaps default/shop-rev-2` → `configmaps default/shop-rev-*`.
 /// Replaces the parts of the name that contain digits, except for the first part.
-fn history(key: &str) -> String {
+pub(crate) fn history(key: &str) -> String {
     let at = key.rfind('/').or_else(|| key.rfind(' ')).map_or(0, |at| at + 1);
     let (before, name) = key.split_at(at);
     let mut parts = name.split_inclusive(['-', '.']);
