@@ -116,8 +116,8 @@ impl Count {
         has_same_results && (&self.key, &self.path) == (&other.key, &other.path)
     }
 
-    /// `additional` is the number of additional entries in lists of the object and of additional objects, by which other
-    /// numbers may be greater.
+    /// `additional` is the number of additional entries in lists of the object and of additional objects, by which
+    /// other numbers may be greater.
     fn of(difference: &Difference, additional: u64) -> Option<Self> {
         let (expected, found) = difference.values.as_ref()?;
         if difference.is_derived {

@@ -1,5 +1,5 @@
-//! Failed attempts that are recorded in objects with numbers in their names, such as `web-request-1`, with one object for
-//! each attempt.
+//! Failed attempts that are recorded in objects with numbers in their names, such as `web-request-1`, with one object
+//! for each attempt.
 
 use std::collections::BTreeSet;
 

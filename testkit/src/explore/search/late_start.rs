@@ -1,7 +1,7 @@
 //! Compares a failing run with runs without faults in which a controller starts late, receives several changes of the
-//! test together or one by one, or observes the objects of the test one at a time in a different order. If such a run has the same violations, they depend on the order of arrival or on
-//! the observed changes, and the failure is dropped. With several controllers, each group of related objects is
-//! compared separately.
+//! test together or one by one, or observes the objects of the test one at a time in a different order. If such a run
+//! has the same violations, they depend on the order of arrival or on the observed changes, and the failure is dropped.
+//! With several controllers, each group of related objects is compared separately.
 
 use std::sync::Arc;
 use std::time::Duration;
