@@ -73,7 +73,7 @@ async fn configurations_named_by_content_are_deleted(cluster: &TestCluster, is_h
         }
         let mut others = cx.list::<Secret>("of=web").await?;
         others.retain(|it| it.name_any() != name);
-        others.sort_by_key(|it| (it.creation_timestamp(), it.name_any()));
+        others.sort_by_key(|it| (it.creation_timestamp().map(|it| it.0), it.name_any()));
         others.pop();
         for old in others {
             cx.delete::<Secret>(&old.name_any()).await?;

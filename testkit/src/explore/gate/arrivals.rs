@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::decide::Gate;
+use super::decide::{Arrival, Gate};
 use super::life::{Life, Shown};
 use crate::test_cluster::TEST_CLIENT;
 
 /// Time between the arrivals of two objects, in which controllers handle the first one.
 const APART: Duration = Duration::from_secs(12);
-
-/// Time since the start of the run after which no object is held. An object may never arrive, because the test did not
-/// create it.
-const MOST: Duration = Duration::from_secs(3600);
 
 impl Gate {
     /// Returns the time until which an event for an object is held, because another object has to arrive first. `None`
@@ -28,12 +24,15 @@ impl Gate {
         let now = Instant::now();
         let time = {
             let mut state = self.state();
-            let before = place.checked_sub(1).map(|before| state.arrived.get(&before).copied());
-            // While the preceding object has not arrived, the event is checked again later.
-            let time = before.map_or(now, |arrived| arrived.unwrap_or(now) + APART);
-            let is_due = time <= now || now >= self.started + MOST;
-            if is_due {
-                state.arrived.entry(place).or_insert(now);
+            let before = place.checked_sub(1).and_then(|it| state.arrived.get(&it)?.told);
+            let arrival = state.arrived.entry(place).or_insert(Arrival { sent: now, told: None });
+            let time = match before {
+                Some(before) => before + APART,
+                // No client may watch the preceding object, so the event is only held for a limited time.
+                None => (now + APART).min(arrival.sent + APART * place as u32),
+            };
+            if arrival.told.is_some() || time <= now {
+                arrival.told.get_or_insert(now);
                 return None;
             }
             time

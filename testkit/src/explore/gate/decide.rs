@@ -118,8 +118,8 @@ pub(crate) struct State {
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
-    /// Times at which the first event of an object was delivered, by the ordinal of the object in the plan.
-    pub(super) arrived: BTreeMap<usize, Instant>,
+    /// The first events of objects whose order the plan determines, by the ordinal of the object.
+    pub(super) arrived: BTreeMap<usize, Arrival>,
     /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,
     /// Resources and paths of the fields that differed from the reference in the last comparison.
@@ -136,6 +136,14 @@ pub(crate) struct State {
     pub(crate) output: VecDeque<Wrote>,
     /// The bodies of requests and responses by the index of the request in the trace, in runs that are recorded.
     pub(crate) bodies: Option<BTreeMap<usize, Bodies>>,
+}
+
+/// The first event of an object.
+pub(super) struct Arrival {
+    /// Time at which the server sent the event.
+    pub(super) sent: Instant,
+    /// Time at which a client received the event; `None` while it is held.
+    pub(super) told: Option<Instant>,
 }
 
 /// A registered request.
