@@ -104,8 +104,8 @@ where
 async fn patch_status(cx: &Context, release: &Release, status: Value) -> Result<(), Error> {
     let patch = json!({"metadata": {"resourceVersion": release.resource_version()}, "status": status});
     let (params, name) = (PatchParams::default(), release.name_any());
-    let patched = cx.api::<Release>().patch_status(&name, &params, &Patch::Merge(patch));
-    Ok(patched.await.map(drop)?)
+    let (api, patch) = (cx.api::<Release>(), Patch::Merge(patch));
+    Ok(api.patch_status(&name, &params, &patch).await.map(drop)?)
 }
 
 /// Creates or updates the deployment in the external system.
