@@ -76,18 +76,26 @@ async fn names_are_listed_in_the_order_of_arrival(cluster: &TestCluster, is_heal
             if !annotation(&item, "listed").is_empty() {
                 return done();
             }
-            let summary = cx
-                .get::<ConfigMap>("summary")
-                .await?
-                .ok_or(Error::NotYet("no summary"))?;
-            let (name, listed) = (item.name_any(), field(&summary, "names"));
-            if !is_healthy || listed.split(',').all(|it| it != name) {
+            let name = item.name_any();
+            loop {
+                let summary = cx.get::<ConfigMap>("summary").await?;
+                let summary = summary.ok_or(Error::NotYet("no summary"))?;
+                let listed = field(&summary, "names");
+                if is_healthy && listed.split(',').any(|it| it == name) {
+                    break;
+                }
                 let names = format!("{listed},{name}");
                 let patch = json!({
                     "metadata": {"resourceVersion": summary.resource_version()},
                     "data": {"names": names.trim_start_matches(',')},
                 });
-                cx.merge::<ConfigMap>("summary", patch).await?;
+                match cx.merge::<ConfigMap>("summary", patch).await {
+                    Err(Error::Kube(kube::Error::Api(status))) if status.is_conflict() => {}
+                    merged => {
+                        merged?;
+                        break;
+                    }
+                }
             }
             cx.annotate(&item, "listed", "yes").await?;
             done()

@@ -54,6 +54,7 @@ struct ReleaseStatus {
     revision: u32,
     history: Vec<Attempt>,
     failures: u32,
+    failed_at: Option<String>,
     conditions: Vec<Condition>,
     observed_generation: Option<i64>,
 }
@@ -108,6 +109,13 @@ async fn patch_status(cx: &Context, release: &Release, status: Value) -> Result<
     Ok(api.patch_status(&name, &params, &patch).await.map(drop)?)
 }
 
+/// Returns the number of seconds until the next attempt, which follows ten seconds after a failure.
+fn wait(failed: &str) -> Option<u64> {
+    let failed: jiff::Timestamp = failed.parse().ok()?;
+    let rest = failed.as_second() + 10 - now().as_second();
+    u64::try_from(rest).ok().filter(|it| *it > 0)
+}
+
 /// Creates or updates the deployment in the external system.
 async fn deploy(cx: &Context, name: &str, image: &str) -> Result<(), ExternalError> {
     let wanted = json!({"image": image});
@@ -140,6 +148,10 @@ async fn release(cx: &Context, known: &Release, is_retried: bool, is_listed_firs
     let is_deployed = |it: &Attempt| it.image == image && (it.result == "deployed" || !is_retried);
     if history.last().is_some_and(is_deployed) && !is_listed_first {
         return done();
+    }
+    let failed = history.last().filter(|it| it.result == "failed");
+    if let Some(wait) = failed.and_then(|it| wait(&it.time)) {
+        return again(wait);
     }
     let revision = history.last().map_or(0, |it| it.revision) + 1;
     let attempt = |result: &str| Attempt {
@@ -195,9 +207,13 @@ async fn message_contains_the_number_of_attempts(cluster: &TestCluster, is_healt
         if status.observed_generation == release.metadata.generation {
             return done();
         }
+        if let Some(wait) = status.failed_at.as_deref().and_then(wait) {
+            return again(wait);
+        }
         let deployed = deploy(&cx, &release.name_any(), &release.spec.image).await;
         if is_healthy && deployed.is_err() {
-            patch_status(&cx, &release, json!({"failures": status.failures + 1})).await?;
+            let failed = json!({"failures": status.failures + 1, "failedAt": now().to_string()});
+            patch_status(&cx, &release, failed).await?;
             return again(10);
         }
         let message = format!("synced after {} attempts", status.failures + 1);
@@ -207,7 +223,7 @@ async fn message_contains_the_number_of_attempts(cluster: &TestCluster, is_healt
             message,
         };
         let status = json!({
-            "failures": 0, "conditions": [ready], "observedGeneration": release.metadata.generation,
+            "failures": 0, "failedAt": null, "conditions": [ready], "observedGeneration": release.metadata.generation,
         });
         patch_status(&cx, &release, status).await?;
         done()
@@ -223,6 +239,9 @@ async fn failed_creation_is_recorded_in_an_annotation(cluster: &TestCluster, is_
         let is_over = |mark: &str| !annotation(&parent, mark).is_empty();
         if is_over("create-succeeded") || !is_healthy && is_over("create-failed") {
             return done();
+        }
+        if let Some(wait) = wait(annotation(&parent, "create-failed")) {
+            return again(wait);
         }
         match deploy(&cx, &name, "one").await {
             Ok(()) => {

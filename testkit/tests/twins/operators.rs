@@ -13,7 +13,7 @@ use crate::support::{Error, OPERATOR, again, annotation, done, field, plain};
 
 twins! {
     plain();
-    last_valid_configuration_is_kept: "end state", "secrets default/web-config";
+    last_valid_configuration_is_kept: "idempotence", "secrets default/web-config";
     configurations_named_by_content_are_deleted: "end state", "secrets default/web-";
     prepared_object_is_claimed: "end state", "secrets default/standby-";
     records_are_changed_in_batches: "end state", "cloud ";

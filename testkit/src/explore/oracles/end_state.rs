@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Recurring};
-use crate::explore::outcomes::{EndState, LeftAfter, Violation, headline};
+use crate::explore::outcomes::{Count, EndState, LeftAfter, Violation, headline};
 use crate::explore::specs::BACK;
 
 pub(super) const ROW: OracleRow = OracleRow {
@@ -51,5 +51,7 @@ fn check(facts: &Facts<'_>, end: &EndState) -> Option<Violation> {
 
 fn recurs(runs: &Recurring<'_>) -> bool {
     let end = runs.faultless.at_rest();
-    end.judge(&runs.failed.end, &runs.reference.mask).lines.is_empty()
+    let judged = end.judge(&runs.failed.end, &runs.reference.mask);
+    // A failed attempt is not repeated if the next input has arrived, so its result stays in the history.
+    judged.lines.is_empty() || runs.has_failures && Count::have_results(&judged.counts)
 }

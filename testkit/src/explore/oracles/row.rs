@@ -17,6 +17,8 @@ pub(crate) struct OracleRow {
 #[derive(Clone, Copy)]
 pub(crate) struct Recurring<'a> {
     pub(crate) failed: &'a Outcome,
+    /// Set if requests or calls of the failing run failed.
+    pub(crate) has_failures: bool,
     /// A run without faults other than the reference.
     pub(crate) faultless: &'a Outcome,
     pub(crate) reference: &'a Reference,

@@ -105,6 +105,11 @@ impl Count {
         more.len() == fewer.len() && !fewer.is_empty() && more.iter().zip(fewer).all(is_grown)
     }
 
+    /// Returns `true` if one of the records consists of additional entries of a history.
+    pub(crate) fn have_results(counts: &[Self]) -> bool {
+        counts.iter().any(|it| !it.results.is_empty())
+    }
+
     /// Returns `true` if both lists contain the same fields with the same numbers. Messages may differ.
     pub(crate) fn are_equal(some: &[Self], others: &[Self]) -> bool {
         let is_equal = |(one, other): (&Self, &Self)| one.is_of_the_same_field(other) && one.number == other.number;

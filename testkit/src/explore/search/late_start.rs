@@ -52,6 +52,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
         let suspect = Suspect {
             runs,
             failed,
+            has_failures: plan.has_failures(),
             client,
             oracle,
             is_asserted,
@@ -80,6 +81,8 @@ fn makes_changes_at_once(reference: &Outcome) -> bool {
 struct Suspect<'a> {
     runs: &'a Runs<'a>,
     failed: &'a Outcome,
+    /// Set if the plan makes requests or calls fail.
+    has_failures: bool,
     client: &'a str,
     /// The oracle that the failing run violates.
     oracle: &'static str,
@@ -104,6 +107,7 @@ impl Suspect<'_> {
         }
         let runs = Recurring {
             failed: self.failed,
+            has_failures: self.has_failures,
             faultless: made,
             reference: &self.runs.reference,
         };
