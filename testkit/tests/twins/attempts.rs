@@ -273,16 +273,17 @@ async fn failed_request_is_kept(cluster: &TestCluster, is_healthy: bool) {
                 .max_by_key(number);
             let last = newest.as_ref().map_or(0, number);
             let result = newest.as_ref().map_or("", |it| field(it, "result"));
-            match newest.as_ref().filter(|it| field(it, "image") == image) {
+            match &newest {
+                // The image may have changed since the request was created.
                 Some(request) if result.is_empty() => {
-                    let deployed = deploy(&cx, &parent.name_any(), image).await;
+                    let deployed = deploy(&cx, &parent.name_any(), field(request, "image")).await;
                     let result = if deployed.is_ok() { "issued" } else { "failed" };
                     let metadata = json!({"resourceVersion": request.resource_version()});
                     let patch = json!({"metadata": metadata, "data": {"result": result}});
                     cx.merge::<ConfigMap>(&request.name_any(), patch).await?;
                     if deployed.is_ok() { again(1) } else { again(10) }
                 }
-                Some(_) if result == "issued" || !is_healthy => {
+                Some(request) if field(request, "image") == image && (result == "issued" || !is_healthy) => {
                     if annotation(&parent, "request") != last.to_string() {
                         cx.annotate(&parent, "request", &last.to_string()).await?;
                     }

@@ -26,7 +26,6 @@ mod late_writes;
 mod locks;
 mod moves;
 mod odd_idioms;
-mod operators;
 mod order;
 mod outside;
 mod progress;
