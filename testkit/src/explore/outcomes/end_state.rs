@@ -12,7 +12,7 @@ use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, has_time_in_name, resource};
 use super::pair::Pair;
-use super::permutations::take_permuted;
+use super::permutations::{is_list_reordered, take_permuted};
 use super::sameness::owners;
 use super::times::{is_time, machine_since, times_within};
 use super::versions::Versions;
@@ -371,6 +371,11 @@ impl EndState {
         let mut differences = self.differences(found, mask);
         let permuted = take_permuted(&mut differences);
         (differences, permuted)
+    }
+
+    /// Returns `true` if `found` has the items of a list in a different order, although the order is significant.
+    pub(crate) fn has_other_order_of_items(&self, found: &Self, mask: &Mask) -> bool {
+        is_list_reordered(&self.differences(found, mask))
     }
 
     pub(super) fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {

@@ -54,6 +54,25 @@ pub(crate) fn take_permuted(differences: &mut Vec<Difference>) -> Vec<String> {
     words
 }
 
+/// Returns `true` if the items of a list only differ in their order. Lists that are sets or have keys have been sorted
+/// before, so the order of this list is significant.
+pub(super) fn is_list_reordered(differences: &[Difference]) -> bool {
+    let mut lists: BTreeMap<(&str, String), [Vec<String>; 2]> = BTreeMap::new();
+    for difference in differences {
+        if let Some((expected, found)) = &difference.values {
+            let key = (&*difference.key, general(&difference.path));
+            let [of_expected, of_found] = lists.entry(key).or_default();
+            of_expected.push(expected.to_string());
+            of_found.push(found.to_string());
+        }
+    }
+    lists.into_values().any(|[mut expected, mut found]| {
+        expected.sort();
+        found.sort();
+        expected.len() > 1 && expected == found
+    })
+}
+
 /// Returns the groups of siblings that a field belongs to: the same field in other objects, and the other entries of
 /// its map.
 fn groups_of(difference: &Difference) -> impl Iterator<Item = (String, String)> {
@@ -70,4 +89,28 @@ fn groups_of(difference: &Difference) -> impl Iterator<Item = (String, String)> 
 
 fn is_scalar(value: &Value) -> bool {
     matches!(value, Value::Number(_) | Value::String(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::exchanged_items(&[("status.queue.0", "a", "b"), ("status.queue.1", "b", "a")], true)]
+    #[case::other_item(&[("status.queue.0", "a", "b"), ("status.queue.1", "b", "c")], false)]
+    #[case::different_fields(&[("status.first", "a", "b"), ("status.last", "b", "a")], false)]
+    fn list_is_reordered_if_its_items_are_the_same(#[case] fields: &[(&str, &str, &str)], #[case] expected: bool) {
+        let differences = fields.iter().map(|(path, expected, found)| Difference {
+            key: "sites.example.com default/site".into(),
+            path: (*path).to_owned(),
+            text: String::new(),
+            values: Some((json!(expected), json!(found))),
+            is_copied: false,
+            is_derived: false,
+        });
+        let differences: Vec<Difference> = differences.collect();
+        assert_eq!(is_list_reordered(&differences), expected);
+    }
 }

@@ -217,8 +217,9 @@ impl Suspect<'_> {
             });
             let is_valid = made.is_complete && made.violations.is_empty();
             is_valid
-                && self.is_where_it_failed(&made, |_, made, mask| {
-                    made.judge(&self.failed.end, mask).lines.is_empty()
+                && self.is_where_it_failed(&made, |expected, made, mask| {
+                    let is_same = made.judge(&self.failed.end, mask).lines.is_empty();
+                    is_same && !expected.has_other_order_of_items(&self.failed.end, mask)
                 })
         });
         let order = alike.next()?;
