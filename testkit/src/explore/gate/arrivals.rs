@@ -37,7 +37,8 @@ impl Gate {
             }
             time
         };
-        self.lasts(time - now);
+        // The end state must contain the work for the last object.
+        self.lasts(time + APART - now);
         Some(time)
     }
 }

@@ -34,13 +34,13 @@ impl Created {
 }
 
 /// Returns the orders in which the failing run may have handled objects of one resource that the test created at the
-/// same time, the most likely first. With `is_continued`, the test continued during a fault, so objects that it created
-/// at different times are included. Objects that refer to each other have no other correct order.
-pub(super) fn orders(failed: &Outcome, is_continued: bool) -> Vec<Vec<String>> {
+/// same time, the most likely first. An object that the test created earlier also arrives earlier: controllers can
+/// compare the times of creation. Objects that refer to each other have no other correct order.
+pub(super) fn orders(failed: &Outcome) -> Vec<Vec<String>> {
     let changes = changes(failed);
     let handled = handled(failed, &changes);
     let mut all = Vec::new();
-    for siblings in siblings(failed, is_continued) {
+    for siblings in siblings(failed) {
         if siblings.len() > MOST_OBJECTS || refer_to_each_other(failed, &siblings, &changes) {
             continue;
         }
@@ -49,19 +49,15 @@ pub(super) fn orders(failed: &Outcome, is_continued: bool) -> Vec<Vec<String>> {
             move |it: &Created| (handled.get(&it.key).map_or(usize::MAX, which), it.key.clone())
         };
         let mut orders = vec![
-            sorted(&siblings, is_continued, place(|it| it.0)),
-            sorted(&siblings, is_continued, place(|it| it.1)),
-            sorted(&siblings, is_continued, |it| it.key.clone()),
+            sorted(&siblings, place(|it| it.0)),
+            sorted(&siblings, place(|it| it.1)),
+            sorted(&siblings, |it| it.key.clone()),
         ];
         if siblings.len() <= ALL_ORDERS {
             let ranks = permutations(siblings.len());
             let rank =
                 |ranks: &[usize], it: &Created| siblings.iter().position(|other| other == it).map(|at| ranks[at]);
-            orders.extend(
-                ranks
-                    .iter()
-                    .map(|ranks| sorted(&siblings, is_continued, |it| rank(ranks, it))),
-            );
+            orders.extend(ranks.iter().map(|ranks| sorted(&siblings, |it| rank(ranks, it))));
         }
         all.extend(orders);
     }
@@ -70,9 +66,9 @@ pub(super) fn orders(failed: &Outcome, is_continued: bool) -> Vec<Vec<String>> {
     all
 }
 
-/// Returns the objects of the test by resource, oldest first. Without `is_continued`, omits resources of which the test
-/// did not create two objects at the same time.
-fn siblings(failed: &Outcome, is_continued: bool) -> Vec<Vec<Created>> {
+/// Returns the objects of the test by resource, oldest first. Omits resources of which the test did not create two
+/// objects at the same time.
+fn siblings(failed: &Outcome) -> Vec<Vec<Created>> {
     let mut by_resource: BTreeMap<&str, Vec<Created>> = BTreeMap::new();
     for doing in &failed.doings {
         let is_created = doing.verb == Verb::Create && doing.subresource.is_empty() && doing.wrote.is_some();
@@ -83,17 +79,14 @@ fn siblings(failed: &Outcome, is_continued: bool) -> Vec<Vec<Created>> {
             siblings.push(Created { at, key });
         }
     }
-    let are_unordered = |all: &Vec<Created>| match is_continued {
-        true => all.len() > 1,
-        false => all.windows(2).any(|it| it[0].at == it[1].at),
-    };
+    let are_unordered = |all: &Vec<Created>| all.windows(2).any(|it| it[0].at == it[1].at);
     by_resource.into_values().filter(are_unordered).collect()
 }
 
-/// Sorts objects by a rank. Unless `is_continued`, objects that the test created earlier also arrive earlier.
-fn sorted<R: Ord>(siblings: &[Created], is_continued: bool, rank: impl Fn(&Created) -> R) -> Vec<String> {
+/// Sorts objects by the time of their creation, and those of the same time by a rank.
+fn sorted<R: Ord>(siblings: &[Created], rank: impl Fn(&Created) -> R) -> Vec<String> {
     let mut sorted: Vec<&Created> = siblings.iter().collect();
-    sorted.sort_by_cached_key(|it| (if is_continued { Duration::ZERO } else { it.at }, rank(it)));
+    sorted.sort_by_cached_key(|it| (it.at, rank(it)));
     sorted.into_iter().map(|it| it.key.clone()).collect()
 }
 
@@ -139,7 +132,7 @@ fn refer_to_each_other(failed: &Outcome, siblings: &[Created], changes: &BTreeMa
 /// Returns the positions in the trace of the first and the last write or call of a controller that concerns each
 /// object: a write of the object itself, a write that adds its name to another object, or a call with its name.
 fn handled(failed: &Outcome, changes: &BTreeMap<u64, StoredChange>) -> BTreeMap<String, (usize, usize)> {
-    let created = siblings(failed, true).into_iter().flatten();
+    let created = siblings(failed).into_iter().flatten();
     let created: Vec<Created> = created.collect();
     let mut handled: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (at, step) in failed
@@ -224,11 +217,10 @@ mod tests {
         created.collect()
     }
 
-    #[rstest::rstest]
-    #[case::awaited(false, ["configmaps default/b", "configmaps default/c", "configmaps default/a"])]
-    #[case::continued(true, ["configmaps default/a", "configmaps default/b", "configmaps default/c"])]
-    fn objects_created_before_a_wait_arrive_before_it(#[case] is_continued: bool, #[case] expected: [&str; 3]) {
+    #[test]
+    fn objects_created_earlier_arrive_earlier() {
         let all = created(&[(0, "c"), (0, "b"), (5, "a")]);
-        assert_eq!(sorted(&all, is_continued, |it| it.key.clone()), expected);
+        let expected = ["configmaps default/b", "configmaps default/c", "configmaps default/a"];
+        assert_eq!(sorted(&all, |it| it.key.clone()), expected);
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn depends_on_timing(runs: &Runs<'_>, plan: &Plan, failed: &Outcome) 
         let arrives = || continues.then(|| suspect.arrives()).flatten();
         let merges = || (continues && is_end_state).then(|| suspect.merges()).flatten();
         let rivals = || has_rivals.then(|| suspect.rivals()).flatten();
-        let ordered = || is_end_state.then(|| suspect.ordered(continues)).flatten();
+        let ordered = || is_end_state.then(|| suspect.ordered(plan)).flatten();
         pauses()
             .or_else(arrives)
             .or_else(merges)
@@ -203,10 +203,11 @@ impl Suspect<'_> {
 
     /// Compares the failing run with runs in which controllers observe the objects of the test one at a time, in
     /// different orders. A failure in which two objects were handled at the same time is not the same as such a run.
-    fn ordered(&self, is_continued: bool) -> Option<String> {
-        let orders = orders(self.failed, is_continued).into_iter().take(MOST);
+    fn ordered(&self, failing: &Plan) -> Option<String> {
+        let orders = orders(self.failed).into_iter().take(MOST);
         let mut alike = orders.filter(|arrivals| {
-            let plan = match is_continued {
+            // If the failing run waited for the end of its faults, the state at a step includes all arrivals.
+            let plan = match failing.overlaps() {
                 true => Plan::single(TEST_CLIENT, Action::EARLY),
                 false => Plan::default(),
             };
