@@ -39,7 +39,7 @@ type TB interface {
 
 // Server is a running server.
 type Server struct {
-	// Config is the configuration of client-go for the server, as the administrator.
+	// Config is the configuration of client-go for the server, with the permissions of an administrator.
 	Config *rest.Config
 	// Kubeconfig is the path of a kubeconfig for other clients.
 	Kubeconfig string

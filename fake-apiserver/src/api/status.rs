@@ -319,7 +319,7 @@ impl Status {
         )
     }
 
-    /// Writes the body, as [`Serialize`] does: in builds without optimization, this takes a tenth of the instructions.
+    /// Writes the body, as [`Serialize`] does: in builds without optimisation, this takes a tenth of the instructions.
     pub(crate) fn write(&self, out: &mut Printer) {
         out.open(b'{');
         out.text_entry("kind", "Status");

@@ -46,8 +46,8 @@ struct Record<K> {
     resource_version: ResourceVersion,
     /// Hash of the uid, so that uids can be compared without reading the JSON text; 0 if the uid is missing.
     uid: u32,
-    /// Hash of the text from which the object was created, before transforms. 0 without such a text, and if the text is
-    /// stored, possibly without managed fields.
+    /// Hash of the text from which the object was created, before transforms. 0 without such a text, or if
+    /// the text itself is stored, with or without managed fields.
     origin: u32,
     generation: Option<i64>,
     is_deleting: bool,

@@ -287,8 +287,8 @@ impl Engine {
     }
 
     /// Stops all components in order, waiting for each of them. If leadership is lost in the meantime, sets `is_lost`
-    /// and returns immediately. A process that is not the leader no longer becomes it. Errors of runnables are logged,
-    /// because the manager already has a result.
+    /// and returns immediately. A standby no longer becomes the leader. Errors of runnables are logged, because the
+    /// manager already has a result.
     pub(super) async fn stop(&mut self) {
         self.adding.close();
         if self.stage < Stage::Leader {

@@ -116,7 +116,7 @@ struct Started {
     is_stopping: bool,
     /// The last lines of the output.
     last: VecDeque<String>,
-    /// The first lines of a panic, if there was one. For a process that is being stopped, of a panic after the signal.
+    /// The first lines of a panic, if there was one. The stop signal clears them.
     panic: Vec<String>,
 }
 

@@ -164,7 +164,7 @@ impl Runner {
             kubeconfig,
             resolver: resolver.as_deref(),
         };
-        // The last deletion, if a fault has not ended yet and the next step has to begin during this fault.
+        // The last deletion, if its wait ended early because the next step has to begin during a fault.
         let mut open: Option<&Step> = None;
         for (at, step) in steps.iter().enumerate() {
             let place = format!("{}:{}", self.scenario.file, step.referenced.line());
@@ -174,7 +174,7 @@ impl Runner {
                 continue;
             }
             if step.is_change() {
-                // The plan may skip the step that could begin before the end of the deletion.
+                // The plan may have skipped the step that could begin before the end of the deletion.
                 let deletion = open.take_if(|it| !step.can_precede_end_of(it, &self.scenario, cluster));
                 if let Some(deletion) = deletion {
                     deletion.wait_until_deleted(within, cluster, None).await;

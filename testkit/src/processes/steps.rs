@@ -185,9 +185,9 @@ impl Step {
         true
     }
 
-    /// Returns `true` if the step can begin while the objects that `deletion` deletes still exist. All of these must be
-    /// in a namespace, because others, such as namespaces, may be required. The step must not refer to any of their
-    /// names.
+    /// Returns `true` if the step can begin while the objects that `deletion` deletes still exist. The deleted
+    /// objects must be in a namespace, because the step may require other objects, such as namespaces. The step must
+    /// not be a command, and must not refer to any of their names.
     pub(crate) fn can_precede_end_of(&self, deletion: &Self, scenario: &Scenario, cluster: &TestCluster) -> bool {
         let deleted: Vec<&String> = deletion.delete.iter().flat_map(|it| it.all()).collect();
         let is_namespaced = |it: &&String| {

@@ -1,5 +1,5 @@
 //! Records of failed attempts: a history of releases, a message with a count, and the time of a failure in an
-//! annotation. A run without faults has none of them.
+//! annotation. A run without faults does not contain any failed attempts.
 
 use std::sync::Arc;
 use std::time::Duration;

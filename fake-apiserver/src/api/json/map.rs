@@ -335,7 +335,7 @@ fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
     if few.len() > SCANNED_MAX {
         return search(few, key).ok();
     }
-    // Without optimization, an iterator would cost more than the comparisons.
+    // Without optimisation, an iterator would cost more than the comparisons.
     let mut at = 0;
     while at < few.len() {
         let name = &few[at].0;
@@ -347,7 +347,7 @@ fn place<V>(few: &[(SmolStr, V)], key: &str) -> Option<usize> {
     None
 }
 
-/// Searches a key in a sorted slice. Returns its index, or the index at which it would be inserted.
+/// Searches for a key in a sorted slice. Returns its index, or the index at which it would be inserted.
 fn search<V>(few: &[(SmolStr, V)], key: &str) -> Result<usize, usize> {
     few.binary_search_by(|(it, _)| it.as_str().cmp(key))
 }

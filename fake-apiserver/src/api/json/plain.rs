@@ -2,8 +2,8 @@
 
 /// Returns the number of bytes before the first byte that needs an escape: a quote, a backslash or a control character.
 ///
-/// Each string of an object passes through here several times, mostly in builds without optimization. Therefore the
-/// loop calls few functions: there, a call of an iterator costs more than the comparison of eight bytes.
+/// This function scans each string of an object several times. In builds without optimisation, which most tests use, a
+/// call of an iterator costs more than the comparison of eight bytes, so the loop calls few functions.
 pub(crate) fn plain_len(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(word) = text[at..].first_chunk() {

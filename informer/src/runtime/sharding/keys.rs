@@ -60,7 +60,7 @@ type Replay<R> = Arc<dyn Fn(Push<R>) -> BoxFuture<'static, bool> + Send + Sync>;
 /// When this replica takes over keys, its watches deliver these keys again, as after a start. In addition, it
 /// reconciles keys that it recently received while another replica owned them, even if their objects no longer exist:
 /// an object may have been deleted while its key was moving, or just before the owner of the key crashed. A key that is
-/// reconciled for one of these reasons is not reconciled again for the other.
+/// due for both reasons is only reconciled once.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     places: Places<R>,
@@ -77,7 +77,8 @@ pub(crate) struct ShardKeys<R: RequestKey> {
 
 /// The changes that a replay has not covered yet.
 struct Gains<R> {
-    /// Permissions before the changes since the last replay that may have added keys.
+    /// For each change since the last replay that may have added keys, the permission before this change. If there are
+    /// too many changes, a single permission without keys.
     earlier: Vec<Permission>,
     /// Keys with a reconcile that began after the last of these changes; a replay skips them. `None` unless a replay
     /// is necessary or in progress. The set is never iterated.

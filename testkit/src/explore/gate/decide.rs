@@ -118,7 +118,7 @@ pub(crate) struct State {
     pub(crate) wrong_step: Option<usize>,
     /// Time of the test's last request, if it must pause between requests.
     pub(crate) sent_at: Option<Instant>,
-    /// The first events of objects whose order the plan determines, by the ordinal of the object.
+    /// The first event of each object in the `arrivals` of the plan, by the index of the object.
     pub(super) arrived: BTreeMap<usize, Arrival>,
     /// Descriptions of values that were assigned to objects in a different order from the reference.
     pub(crate) permuted: Vec<String>,

@@ -13,14 +13,14 @@ use super::difference::Difference;
 use super::leaves::leaves;
 use super::times::is_time;
 
-/// A field of an object's status that is zero or absent in the reference, such as a counter of failures, or a list with
-/// additional entries.
+/// A record of failures: a field that is zero or absent in the reference, such as a counter of failures; a number or a
+/// message with greater numbers than in the reference; or a list or history of objects with additional entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     key: Arc<str>,
     path: String,
-    /// A number that grows with each failure: a counter, a time in seconds since 1970, or the number of additional
-    /// entries of a list. `None` for a string, such as the message of the last error.
+    /// A number that grows with each failure: a counter, a time in seconds since 1970, the sum of the numbers in a
+    /// message, or the number of additional entries. `None` for other strings, such as the last error.
     number: Option<u64>,
     /// Fields and values that all additional entries of a list have, but no entry in the reference, such as the result
     /// `failed`. Empty for other fields.
@@ -50,9 +50,9 @@ impl Additional {
         }
     }
 
-    /// Compares two lists of entries. All entries of the reference must exist in the same order, except for times and
-    /// numbers, and each additional entry must contain the same value that no entry of the reference contains. An entry
-    /// without such a value may be a duplicate.
+    /// Compares two lists of entries without times and numbers. All entries of the reference must exist in the same
+    /// order, and all additional entries must share a value that no entry of the reference contains. Without such a
+    /// value, they may be duplicates.
     pub(super) fn between(expected: &[Texts], found: Vec<Texts>) -> Option<Self> {
         let known: Texts = expected.iter().flatten().cloned().collect();
         let (others, additional): (Vec<Texts>, Vec<Texts>) = found.into_iter().partition(|it| it.is_subset(&known));

@@ -36,10 +36,10 @@ impl EndState {
 /// workers keep may be shorter, too.
 #[derive(Default)]
 pub(super) struct Skipped {
-    /// Keys of objects; the objects that are missing under these keys outlive an earlier change.
+    /// Keys of the reference under which objects are missing, but only objects that outlive an earlier change.
     leftovers: BTreeSet<Arc<str>>,
-    /// Keys of ControllerRevisions and ReplicaSets in the reference that controllers under test wrote, as in the texts
-    /// of differences.
+    /// Keys of ControllerRevisions and ReplicaSets in the reference that controllers under test wrote, in the format of
+    /// the texts of differences.
     own: BTreeSet<String>,
 }
 

@@ -117,7 +117,7 @@ impl Hooks for Harness {
     fn test_sends(&self) -> Option<Duration> {
         let now = Instant::now();
         if !self.gate.plan.arrivals.is_empty() {
-            // Objects that precede the watches of the controllers would arrive together.
+            // A pause before the first request: objects created before the controllers watch would arrive together.
             let is_first = self.gate.state().sent_at.replace(now).is_none();
             return is_first.then_some(PAUSE);
         }

@@ -11,7 +11,7 @@ use crate::explore::outcomes::{Outcome, plain_key};
 use crate::explore::trace::What;
 use crate::test_cluster::TEST_CLIENT;
 
-/// Maximum number of objects of which all orders are tried.
+/// Maximum number of objects for which all orders are tried.
 const ALL_ORDERS: usize = 3;
 
 /// Maximum number of objects in an order, because the run takes longer with each object.
@@ -22,7 +22,7 @@ const MOST_OBJECTS: usize = 24;
 struct Created {
     /// Time since the start of the run.
     at: Duration,
-    /// `configmaps default/web`.
+    /// Resource, namespace and name, such as `configmaps default/web`.
     key: String,
 }
 
@@ -35,7 +35,7 @@ impl Created {
 
 /// Returns the orders in which the failing run may have handled objects of one resource that the test created at the
 /// same time, the most likely first. An object that the test created earlier also arrives earlier: controllers can
-/// compare the times of creation. Objects that refer to each other have no other correct order.
+/// compare the times of creation. Objects that refer to each other, and more than `MOST_OBJECTS`, are not reordered.
 pub(super) fn orders(failed: &Outcome) -> Vec<Vec<String>> {
     let changes = changes(failed);
     let handled = handled(failed, &changes);

@@ -15,7 +15,7 @@ use crate::registry::types::cursor::Cursor;
 
 const OWNERS: &str = "metadata.ownerReferences";
 
-/// Permission to update the finalizers of all objects, which replaces the permissions for single owners.
+/// Permission to update the finalizers of all objects. With it, permissions for single owners are not required.
 const ALL_FINALIZERS: rbac::Attributes<'static> = rbac::Attributes {
     verb: "update",
     group: "*",
@@ -62,7 +62,7 @@ fn owners(object: &Object) -> &[Value] {
     Cursor::root(object).list(OWNERS)
 }
 
-/// Returns the owners that an object blocks, except those that it has blocked before.
+/// Returns the owners with `blockOwnerDeletion`, except for owners that already had it before the update.
 fn newly_blocked<'a>(object: &'a Object, old: Option<&Object>) -> Vec<&'a Map> {
     let blocks = |owner: &Map| Cursor::root(owner).flag("blockOwnerDeletion") == Some(true);
     let before = old.into_iter().flat_map(|it| Cursor::root(it).maps(OWNERS));
@@ -101,8 +101,8 @@ fn check_owner(admission: &Admission, attributes: &Attributes<'_>, owner: &Map) 
     require(admission, attributes, &update, what)
 }
 
-/// Returns an error that begins with `what` if the user lacks a permission. Like Go, prints the reason and an absent
-/// error.
+/// Returns an error that begins with `what` if the user lacks a permission. It contains the reason, followed by the
+/// `<nil>` of Go for an absent error.
 fn require(
     admission: &Admission,
     attributes: &Attributes<'_>,

@@ -39,7 +39,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Returns `true` if the level is `restricted`, and since this minor version replaces a check of `baseline`.
+    /// Returns `true` if the level is `restricted` and the version is at least `minor`, since which a check of
+    /// `restricted` replaces a check of `baseline`.
     fn replaces_since(self, minor: u8) -> bool {
         self.level == Level::Restricted && self.minor >= minor
     }

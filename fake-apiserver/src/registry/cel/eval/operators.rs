@@ -195,8 +195,8 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     }
 }
 
-/// Computes `left + right`. Only the type of the left list decides about the result, except that an empty computed list
-/// returns the other list, as in cel-go.
+/// Computes `left + right`. The type of the left list determines how the lists are added. If the left list is empty and
+/// computed, the result is the right list, as in cel-go.
 fn add_lists(left: Arc<Vec<CelValue>>, right: Arc<Vec<CelValue>>, meter: &mut Meter) -> Evaluated {
     let Some(ListType { merging, items }) = meter.list_type(&left) else {
         if left.is_empty() {
