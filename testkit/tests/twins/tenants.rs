@@ -26,7 +26,7 @@ twins! {
     default_from_a_policy_does_not_replace_a_user_value: "end state", "default/web spec.size: expected 5, found 3";
     certificate_exists_if_the_status_reports_it: "end state", "secrets default/web: missing";
     policy_of_a_former_tenant_is_deleted: "end state", "networkpolicies.networking.k8s.io team-a/isolation: unexpected";
-    host_belongs_to_the_oldest_site: "end state", "sites.example.com default/alpha status";
+    host_belongs_to_the_oldest_site: "end state", "sites.example.com default/zeta status";
     each_generation_gets_a_job: "end state", "jobs.batch default/web-2: missing";
 }
 
@@ -230,7 +230,7 @@ async fn host_belongs_to_the_oldest_site(cluster: &TestCluster, is_healthy: bool
                 .await;
         }
     });
-    for name in ["zeta", "alpha"] {
+    for name in ["zeta", "alpha", "beta", "gamma"] {
         cluster.create(site(name, json!({"host": "www.example.com"}))).await;
         cluster.settle().await;
         cluster.advance(Duration::from_secs(30)).await;
