@@ -92,8 +92,16 @@ impl Tab {
         tab
     }
 
-    /// Sends a command, and returns its result; other messages of the browser are ignored.
+    /// Sends a command, and returns its result.
     async fn command(&mut self, method: &str, params: Value) -> Value {
+        let mut answer = self.answer(method, &params).await;
+        assert!(answer["error"].is_null(), "{method} {params}: {answer}");
+        answer["result"].take()
+    }
+
+    /// Sends a command, and returns its response, which contains a result or an error. Ignores other messages of the
+    /// browser.
+    async fn answer(&mut self, method: &str, params: &Value) -> Value {
         self.next_id += 1;
         let id = self.next_id;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -115,9 +123,7 @@ impl Tab {
             }
         };
         let answer = timeout(PATIENCE, answered).await;
-        let mut answer = answer.unwrap_or_else(|_| panic!("the browser does not respond to {message}"));
-        assert!(answer["error"].is_null(), "{message}: {answer}");
-        answer["result"].take()
+        answer.unwrap_or_else(|_| panic!("the browser does not respond to {message}"))
     }
 
     /// Sets the size of the window and the colour scheme.
@@ -145,12 +151,20 @@ impl Tab {
         self.command("Browser.grantPermissions", permissions).await;
     }
 
-    /// Evaluates a JavaScript expression; a promise is awaited.
+    /// Evaluates a JavaScript expression; a promise is awaited. If the tab opens another document meanwhile, evaluates
+    /// the expression again in this document.
     pub(crate) async fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let mut answer = self.command("Runtime.evaluate", params).await;
+        let mut answer = loop {
+            let answer = self.answer("Runtime.evaluate", &params).await;
+            if answer["error"]["message"] != "Inspected target navigated or closed" {
+                break answer;
+            }
+        };
+        assert!(answer["error"].is_null(), "{expression}: {answer}");
+        let answer = answer["result"].take();
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
-        answer["result"]["value"].take()
+        answer["result"]["value"].clone()
     }
 
     /// Waits until an expression is true. It is evaluated in each animation frame.
