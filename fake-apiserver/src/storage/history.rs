@@ -90,12 +90,21 @@ impl History {
 
     /// Returns the retained changes after `revision`, oldest first.
     pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
-        // Searched from the end, because readers usually need only the newest changes.
+        self.changes.range(self.first_after(revision)..)
+    }
+
+    /// Returns the index of the first change after `revision`. Readers usually need only the newest changes, but a
+    /// reader that is far behind reads the log in batches, so it must not scan the rest of the log for each batch.
+    fn first_after(&self, revision: Revision) -> usize {
+        const NEWEST: usize = 8;
         let mut first = self.changes.len();
         while first > 0 && self.changes[first - 1].revision > revision {
+            if self.changes.len() - first == NEWEST {
+                return self.changes.partition_point(|it| it.revision <= revision);
+            }
             first -= 1;
         }
-        self.changes.range(first..)
+        first
     }
 
     /// Same as [`after`](Self::after), for a reader of `part` that has read all changes up to `revision`: only fails if
@@ -116,13 +125,6 @@ impl History {
         if revision < self.floor {
             return Err(Compacted { floor: self.floor });
         }
-        // Searched from the end, because readers usually need only the newest changes.
-        let fresh = self
-            .changes
-            .iter()
-            .rev()
-            .take_while(|it| it.revision > revision)
-            .count();
-        Ok(self.changes.range(self.changes.len() - fresh..))
+        Ok(self.changes.range(self.first_after(revision)..))
     }
 }
