@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::row::{Looks, OracleRow, Recurring};
-use crate::explore::outcomes::{Deciders, Reference, Returned, by_keys, leaves, resource};
+use crate::explore::outcomes::{Deciders, Reference, Returned, by_keys, leaves, resource, resource_of};
 use crate::text::shortened;
 use crate::work::Work;
 
@@ -46,7 +46,7 @@ fn not_in_reference<'a>(
     reference: &'a Reference,
 ) -> impl Iterator<Item = (&'a (String, String), &'a String)> {
     returned.iter().filter(|(found, _)| {
-        let (resource, field) = (found.0.split(' ').next().unwrap_or_default(), &found.1);
+        let (resource, field) = (resource_of(&found.0), &found.1);
         !reference.outcome.returned.contains_key(*found) && !reference.mask.hides(resource, field)
     })
 }

@@ -11,6 +11,7 @@ use super::counts::Count;
 use super::derived::Deciders;
 use super::difference::Difference;
 use super::identities::{Identities, Keys, Referent, Which, has_time_in_name, resource};
+use super::key::resource_of;
 use super::pair::Pair;
 use super::permutations::{is_list_reordered, take_permuted};
 use super::sameness::owners;
@@ -244,7 +245,7 @@ impl EndState {
     }
 
     pub(crate) fn hide_choices(&self, key: &str, object: &mut Value) {
-        let resource = key.split(' ').next().unwrap_or_default();
+        let resource = resource_of(key);
         self.deciders.hide_choice(resource, object);
     }
 
@@ -272,7 +273,7 @@ impl EndState {
             .iter()
             .flat_map(|(key, all)| all.iter().map(move |it| (key, it)))
         {
-            let resource = key.split(' ').next().unwrap_or_default();
+            let resource = resource_of(key);
             let paths = times_within(&kept.object.value(), &machine);
             mask.paths
                 .extend(paths.iter().map(|it| (resource.to_owned(), general(it))));
@@ -345,7 +346,7 @@ impl EndState {
         differences.retain(counts);
         let fields = differences.iter().filter(|it| it.values.is_some());
         let fields = fields.map(|it| {
-            let resource = it.key.split(' ').next().unwrap_or_default();
+            let resource = resource_of(&it.key);
             (resource.to_owned(), general(&it.path))
         });
         Judged {
@@ -511,7 +512,7 @@ impl EndState {
 /// Adds the fields and object names of differences to a mask.
 fn hide(mask: &mut Mask, differences: Vec<Difference>) {
     for difference in differences {
-        let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
+        let resource = resource_of(&difference.key).to_owned();
         let is_set = |(one, other): &(Value, Value)| !one.is_null() && !other.is_null();
         match difference.path.is_empty() {
             true => mask.names.insert(resource),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::counts::{Additional, Count, Numbered, Texts, counts_beside, only_counts, texts_of};
 use super::difference::Difference;
 use super::end_state::EndState;
+use super::key::resource_of;
 use super::observed::history;
 use super::pair::{Pair, UNEXPECTED};
 use crate::mask::Mask;
@@ -45,7 +46,7 @@ impl EndState {
         let pair = Pair::new([self, self], mask);
         let mut objects = Vec::new();
         for (key, all) in self.all().filter(|(key, _)| history(key) == name) {
-            let resource = key.split(' ').next().unwrap_or_default();
+            let resource = resource_of(key);
             let numbers = Numbered::of(key).map_or_else(Vec::new, |it| it.numbers);
             for kept in all {
                 let mut object = pair.shown(0, key, kept);

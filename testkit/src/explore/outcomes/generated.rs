@@ -17,6 +17,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::end_state::EndState;
+use super::key::resource_of;
 use super::leaves::leaves;
 use super::times::{is_time, timed};
 use crate::mask::Mask;
@@ -275,7 +276,7 @@ fn is_generated(state: &EndState, text: &str) -> bool {
 fn texts(state: &EndState, ignored: &Mask, is_wanted: impl Fn(&str) -> bool) -> Texts {
     let mut texts = Texts::new();
     let mut add = |key: &Arc<str>, value: Value| {
-        let resource = key.split(' ').next().unwrap_or_default();
+        let resource = resource_of(key);
         let is_left_out = |path: &str| OWN.contains(&path) || ignored.hides(resource, path);
         for (path, leaf) in leaves(value, &is_left_out) {
             let text = match leaf {

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use memchr::memmem::{self, Finder};
 use serde_json::{Map, Value};
 
+use super::key::resource_of;
 use super::times::{NEAR, timed};
 use crate::templates::Templates;
 
@@ -232,7 +233,7 @@ impl Identities {
         if key.contains('*') {
             enter("name", object.name());
         }
-        let resource = key.split(' ').next().unwrap_or_default();
+        let resource = resource_of(key);
         if keys.has_hashes()
             && HASHED.contains(&resource)
             && let Some(hash) = hash_in_name(object)

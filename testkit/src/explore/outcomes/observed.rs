@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::difference::Difference;
 use super::end_state::EndState;
+use super::key::resource_of;
 use super::leaves::leaves;
 use super::pair::{Pair, UNEXPECTED};
 use super::unordered::sort;
@@ -79,7 +80,7 @@ impl EndState {
         [0, 1].map(|side| {
             let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
             let mut add = |key: &str, value: Value| {
-                let resource = key.split(' ').next().unwrap_or_default();
+                let resource = resource_of(key);
                 let leaves = leaves(value, &|path| mask.hides(resource, path));
                 values.extend(leaves.into_iter().map(|(path, leaf)| (path, leaf.to_string())));
                 keys.insert(key.to_owned());

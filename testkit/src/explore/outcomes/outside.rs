@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::end_state::EndState;
 use super::identities::{Identities, Referent, replace, replaced};
+use super::key::resource_of;
 use super::pair::{Field, Pair, number};
 use super::times::hide_times;
 use crate::text::shortened;
@@ -33,7 +34,7 @@ impl Pair<'_> {
         for key in keys {
             let of = |all: &Objects| all.get(key).cloned().unwrap_or_default();
             let (left, right) = (of(&expected), of(&found));
-            let resource = key.split(' ').next().unwrap_or_default();
+            let resource = resource_of(key);
             let shown: Arc<str> = key.as_str().into();
             if left.len() != right.len() {
                 let mut text = number(left.len(), right.len());

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::end_state::{EndState, Kept, newest, plain_key};
 use super::identities::{Referent, Which, replace};
+use super::key::resource_of;
 use super::sameness::are_the_same;
 use super::unordered::sort;
 use super::versions::replace_versions;
@@ -65,7 +66,7 @@ impl<'a> Pair<'a> {
 
     /// Lists the differences between the objects of one key in both states.
     pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<Field> {
-        let resource = key.split(' ').next().unwrap_or_default();
+        let resource = resource_of(key);
         if left.len() != right.len() {
             let due = self.without_upcoming(left);
             if due.len() < left.len() && due.len() == right.len() {
@@ -235,7 +236,7 @@ impl<'a> Pair<'a> {
             let contents = kept.map(|it| {
                 let mut content = self.canonical(side, key, it, &|referent| referent.words(None));
                 sort(&it.object, &mut content, self.states[side].sorts_names);
-                let resource = key.split(' ').next().unwrap_or_default();
+                let resource = resource_of(key);
                 self.mask.remove(resource, "", &mut content);
                 content.to_string()
             });

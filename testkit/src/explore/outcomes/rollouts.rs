@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::end_state::{EndState, Kept};
+use super::key::resource_of;
 
-const REVISIONS: &str = "controllerrevisions.apps ";
-const REPLICA_SETS: &str = "replicasets.apps ";
-const DEPLOYMENTS: &str = "deployments.apps ";
+pub(super) const REVISIONS: &str = "controllerrevisions.apps";
+pub(super) const REPLICA_SETS: &str = "replicasets.apps";
+const DEPLOYMENTS: &str = "deployments.apps";
+
+/// Resources in which workers keep the history of a spec.
+pub(super) const HISTORY: [&str; 2] = [REVISIONS, REPLICA_SETS];
 
 /// Annotation of a Deployment and its ReplicaSets with the number of the rollout.
-const NUMBER: &str = "deployment.kubernetes.io/revision";
+pub(super) const NUMBER: &str = "deployment.kubernetes.io/revision";
 /// Annotation of a ReplicaSet with the numbers of earlier rollouts of the same template.
 const NUMBERS: &str = "deployment.kubernetes.io/revision-history";
 
@@ -28,7 +32,7 @@ impl EndState {
     /// Returns the objects of one key without objects that only record earlier rollouts, if these are not compared:
     /// workers created them, their owner has an object of a later rollout, and their number of replicas is zero.
     pub(super) fn without_earlier_rollouts<'a>(&self, key: &str, all: &'a [Kept]) -> Cow<'a, [Kept]> {
-        let may_have = [REVISIONS, REPLICA_SETS].iter().any(|it| key.starts_with(it));
+        let may_have = HISTORY.contains(&resource_of(key));
         if !self.ignores_rollouts || !may_have || all.len() < 2 {
             return Cow::Borrowed(all);
         }
@@ -51,13 +55,13 @@ impl EndState {
         if !self.ignores_rollouts {
             return;
         }
-        if key.starts_with(REVISIONS)
+        if resource_of(key) == REVISIONS
             && self.is_derived(kept)
             && let Some(object) = object.as_object_mut()
         {
             object.remove("revision");
         }
-        let has_numbers = [DEPLOYMENTS, REPLICA_SETS].iter().any(|it| key.starts_with(it));
+        let has_numbers = [DEPLOYMENTS, REPLICA_SETS].contains(&resource_of(key));
         let annotations = object.pointer_mut("/metadata/annotations").filter(|_| has_numbers);
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.retain(|name, _| name != NUMBER && name != NUMBERS);
@@ -70,7 +74,7 @@ fn rollout(key: &str, object: &Value) -> Option<Rollout> {
     let metadata = &object["metadata"];
     let mut owners = metadata["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|it| it["controller"] == true)?["uid"].as_str()?;
-    let number = match key.starts_with(REVISIONS) {
+    let number = match resource_of(key) == REVISIONS {
         true => object["revision"].as_i64()?,
         false => metadata["annotations"][NUMBER].as_str()?.parse().ok()?,
     };

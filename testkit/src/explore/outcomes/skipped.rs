@@ -6,15 +6,9 @@ use std::sync::Arc;
 use super::difference::Difference;
 use super::end_state::{EndState, Judged, Kept};
 use super::headline::{gone, gone_owner};
+use super::key::resource_of;
+use super::rollouts::{HISTORY, NUMBER, REPLICA_SETS, REVISIONS};
 use crate::mask::Mask;
-
-/// Resources in which workers keep the history of a spec.
-const REVISIONS: &str = "controllerrevisions.apps";
-const REPLICA_SETS: &str = "replicasets.apps";
-const HISTORY: [&str; 2] = [REVISIONS, REPLICA_SETS];
-
-/// Annotation with the number of a ReplicaSet in the history.
-const REVISION: &str = "deployment.kubernetes.io/revision";
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
@@ -47,12 +41,12 @@ impl Skipped {
     pub(super) fn of(reference: &EndState, found: &EndState) -> Self {
         let gone = gone(reference);
         let used = used_claims(reference);
-        let is_history = |key: &str| HISTORY.contains(&resource(key));
+        let is_history = |key: &str| HISTORY.contains(&resource_of(key));
         let is_left = |key: &str, kept: &Kept| {
             let is_unused = claim(kept).is_some_and(|it| !used.contains(&it));
             // An object with the same name as a deleted object may belong to another object.
             let is_owned = || kept.owners().iter().any(|uid| reference.exists(uid));
-            let is_earlier = || resource(key) == REPLICA_SETS && reference.is_derived(kept);
+            let is_earlier = || resource_of(key) == REPLICA_SETS && reference.is_derived(kept);
             !kept.is_untouched && is_unused
                 || gone_owner(reference, kept, &gone).is_some() && !is_owned()
                 || is_earlier()
@@ -75,9 +69,9 @@ impl Skipped {
     ///
     /// Controllers may also write ReplicaSets themselves, so other differences in ReplicaSets count.
     pub(super) fn explains(&self, difference: &Difference) -> bool {
-        let is_history = match resource(&difference.key) {
+        let is_history = match resource_of(&difference.key) {
             REVISIONS => difference.is_derived,
-            REPLICA_SETS => difference.is_derived && difference.path.contains(REVISION),
+            REPLICA_SETS => difference.is_derived && difference.path.contains(NUMBER),
             _ => false,
         };
         let is_leftover = difference.path.is_empty() && self.leftovers.contains(&difference.key);
@@ -93,12 +87,8 @@ impl Skipped {
             let rest = of.strip_prefix(key.as_str());
             rest.is_some_and(|it| it.starts_with(['"', ',']))
         };
-        HISTORY.contains(&resource(of)) && !self.own.iter().any(is_of)
+        HISTORY.contains(&resource_of(of)) && !self.own.iter().any(is_of)
     }
-}
-
-fn resource(key: &str) -> &str {
-    key.split(' ').next().unwrap_or_default()
 }
 
 /// Returns the namespaces and names of the claims that Pods use.
@@ -138,7 +128,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::{Difference, EndState, REPLICA_SETS, Skipped, resource};
+    use super::{Difference, EndState, REPLICA_SETS, Skipped, resource_of};
     use crate::mask::Mask;
     use crate::objects::{config_map, object, pod};
     use crate::work::Work;
@@ -299,7 +289,7 @@ mod tests {
             after_rollouts(&["a", "c"]).await,
         );
         let mut differences = reference.differences(&found, &Mask::default());
-        differences.retain(|it| resource(&it.key) == REPLICA_SETS);
+        differences.retain(|it| resource_of(&it.key) == REPLICA_SETS);
         assert!(!differences.is_empty());
         let skipped = Skipped::of(&reference, &found);
         assert!(differences.iter().all(|it| skipped.explains(it)), "{differences:?}");

@@ -10,7 +10,7 @@ use fake_apiserver::trace::{Change, Step as Shown, StepKind, Tone, Writes};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::explore::outcomes::{Doing, Outcome};
+use crate::explore::outcomes::{Doing, Outcome, resource_of};
 use crate::explore::plans::{Plan, given};
 use crate::explore::trace;
 use crate::explore::trace::{BOOKMARK, LEASES, Step, What};
@@ -279,7 +279,7 @@ fn object_key(object: &str) -> String {
 
 /// Returns `true` for Events and Leases, which are by-products of work.
 fn is_by_product(object: &str) -> bool {
-    let resource = object.split(' ').next().unwrap_or_default();
+    let resource = resource_of(object);
     matches!(resource, "events" | "events.events.k8s.io" | LEASES)
 }
 

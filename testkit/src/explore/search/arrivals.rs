@@ -83,7 +83,7 @@ fn siblings(failed: &Outcome) -> Vec<Vec<Created>> {
     by_resource.into_values().filter(are_unordered).collect()
 }
 
-/// Sorts objects by the time of their creation, and those of the same time by a rank.
+/// Sorts objects by the time of their creation, then by a rank.
 fn sorted<R: Ord>(siblings: &[Created], rank: impl Fn(&Created) -> R) -> Vec<String> {
     let mut sorted: Vec<&Created> = siblings.iter().collect();
     sorted.sort_by_cached_key(|it| (it.at, rank(it)));
