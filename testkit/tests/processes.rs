@@ -99,6 +99,17 @@ budget: {{failures: 1, time: 120s}}
     directory.write(&format!("{controller}.yaml"), &yaml)
 }
 
+/// Writes a scenario with a controller of this file and further steps after the creation of `web`, and replays a plan.
+fn replayed_with(controller: &str, steps: &str, plan: &str) -> (Option<i32>, String) {
+    let directory = Directory::new();
+    let yaml = fs::read_to_string(scenario(&directory, controller)).expect("the file exists");
+    let yaml = yaml.replace("faults: [crashes]\n", &format!("{steps}faults: [crashes]\n"));
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    let output = drydock(&["explore", &path, "--replay", plan]);
+    let report = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    (output.status.code(), report)
+}
+
 /// Creates `web-first` and `web-second` for a ConfigMap `web`. Unless `fixed` is set, it creates `web-second` only
 /// directly after `web-first`.
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
@@ -367,15 +378,10 @@ fn objects_with_random_names_are_counted_together() {
 /// The reference changes the source again in the next step.
 #[test]
 fn versions_after_a_step_are_compared_with_the_state_at_this_step() {
-    let directory = Directory::new();
-    let path = scenario(&directory, "copying");
-    let yaml = fs::read_to_string(&path).expect("the file exists");
-    let next = "  - patch: {object: configmaps/web, merge: {data: {key: value}}}\nfaults: [crashes]\n";
-    let yaml = yaml.replace("faults: [crashes]\n", next);
-    let path = directory.write("copying.yaml", &yaml).display().to_string();
+    let steps = "  - patch: {object: configmaps/web, merge: {data: {key: value}}}\n";
     let crash = "crash-after=100@operator:create:configmaps:default/#1";
-    let output = drydock(&["explore", &path, "--replay", crash]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let (code, report) = replayed_with("copying", steps, crash);
+    assert_eq!(code, Some(0), "{report}");
 }
 
 /// The operator does not observe the first change in any of its watches, so the condition of this step is never met.
@@ -383,57 +389,37 @@ fn versions_after_a_step_are_compared_with_the_state_at_this_step() {
 #[case::one_watch("remembering")]
 #[case::two_watches("doubling")]
 fn test_does_not_wait_for_a_condition_while_a_change_is_hidden_until_the_next_one(#[case] controller: &str) {
-    let directory = Directory::new();
-    let path = scenario(&directory, controller);
-    let yaml = fs::read_to_string(&path).expect("the file exists");
-    let next = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
+    let steps = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
     wait: {object: configmaps/web-2}
   - patch: {object: configmaps/web, merge: {data: {size: '3'}}}
-faults: [crashes]
 ";
-    let yaml = yaml.replace("faults: [crashes]\n", next);
-    let path = directory.write("remembering.yaml", &yaml).display().to_string();
     let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#step2";
-    let output = drydock(&["explore", &path, "--replay", hidden]);
-    let report = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    let (code, report) = replayed_with(controller, steps, hidden);
+    assert_eq!(code, Some(1), "{report}");
     assert!(report.contains("configmaps default/web-2: missing"), "{report}");
 }
 
 /// The operator creates two objects for `web`, which outlive it. It observes `web` only after its deletion.
 #[test]
 fn objects_for_an_object_that_was_deleted_while_it_was_hidden_are_not_expected() {
-    let directory = Directory::new();
-    let path = scenario(&directory, "fixed");
-    let yaml = fs::read_to_string(&path).expect("the file exists");
-    let yaml = yaml.replace("faults: [crashes]\n", "  - delete: configmaps/web\nfaults: [crashes]\n");
-    let path = directory.write("deleted.yaml", &yaml).display().to_string();
     let hidden = "early@testkit;hold=4000@operator:event:configmaps:default/web#step1";
-    let output = drydock(&["explore", &path, "--replay", hidden]);
-    let report = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{report}\n{}", text(&output.stderr));
+    let (code, report) = replayed_with("fixed", "  - delete: configmaps/web\n", hidden);
+    assert_eq!(code, Some(0), "{report}");
 }
 
 /// The watch is held for much longer than two waits of a second, so that the next step also begins in time on a busy
 /// machine.
 #[test]
 fn only_the_step_after_a_fault_begins_during_the_fault() {
-    let directory = Directory::new();
-    let path = scenario(&directory, "remembering");
-    let yaml = fs::read_to_string(&path).expect("the file exists");
-    let next = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
+    let steps = "  - patch: {object: configmaps/web, merge: {data: {size: '2'}}}
   - wait: {object: configmaps/web-2}
   - patch: {object: configmaps/web, merge: {data: {size: '3'}}}
     wait: {object: configmaps/web-3}
   - patch: {object: configmaps/web, merge: {data: {size: '4'}}}
-faults: [crashes]
 ";
-    let yaml = yaml.replace("faults: [crashes]\n", next);
-    let path = directory.write("remembering.yaml", &yaml).display().to_string();
     let hidden = "early@testkit;hold=12000@operator:event:configmaps:default/web#step2";
-    let output = drydock(&["explore", &path, "--replay", hidden]);
-    let report = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{report}\n{}", text(&output.stderr));
+    let (code, report) = replayed_with("remembering", steps, hidden);
+    assert_eq!(code, Some(1), "{report}");
     assert!(report.contains("configmaps default/web-2: missing"), "{report}");
     assert!(!report.contains("configmaps default/web-3: missing"), "{report}");
 }

@@ -145,7 +145,7 @@ impl Places {
 }
 
 fn not_closed(text: &str) -> String {
-    format!("`{text}` has no closing `}}`")
+    format!("`{text}` is missing a closing `}}`")
 }
 
 /// Returns the content of a text file, or of all text files in a directory. Other files are skipped.
@@ -249,7 +249,7 @@ mod tests {
         "${env.NO_SUCH}",
         "`${env.NO_SUCH}` has no value: the environment variable NO_SUCH is not set"
     )]
-    #[case::missing_closing_brace("a${PORT", "`a${PORT` has no closing `}`")]
+    #[case::missing_closing_brace("a${PORT", "`a${PORT` is missing a closing `}`")]
     fn unknown_placeholders_are_refused(#[case] text: &str, #[case] error: &str) {
         assert_eq!(Places::default().fill(text), Err(error.to_owned()));
         assert_eq!(Places::default().check(text), Err(error.to_owned()));

@@ -275,7 +275,13 @@ impl Shared {
             && let Some(hooks) = self.hooks.upgrade()
         {
             let (name, signal) = (&self.launch.name, signal.name());
-            hooks.controller_was_killed(name, format!("has not exited {:?} after {signal}: SIGKILL", grace.0));
+            hooks.controller_was_killed(
+                name,
+                format!(
+                    "did not exit within {:?} after {signal} and was killed by SIGKILL",
+                    grace.0
+                ),
+            );
         }
         kill(group, Signal::KILL);
         self.launch.address.ended();

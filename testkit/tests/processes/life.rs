@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use axum::Router;
@@ -230,6 +230,22 @@ steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}
     assert_eq!(read("copy"), format!("operator {} ${{OTHER}}", port.trim_end()));
 }
 
+/// Replays a restart at the end of a scenario with a shell script, which must print `started`. `stop` contains the
+/// signal and the time with which the script is stopped.
+fn restarted(directory: &Directory, script: &str, stop: &str) -> Output {
+    let yaml = format!(
+        "controllers: [{{name: operator, command: [sh, -c, {script:?}], ready: {{log: started}}, stop: {stop}}}]
+cluster: {{workers: []}}
+within: 2s
+quiet: 1s
+references: 2
+steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
+"
+    );
+    let path = directory.write("scenario.yaml", &yaml).display().to_string();
+    drydock(&["explore", &path, "--replay", RESTART])
+}
+
 /// The first value is the pause between the signal and the exit of the process, in seconds.
 #[rstest]
 #[case::default_signal(0, "{grace: 60s}", Some("TERM\n"))]
@@ -244,17 +260,7 @@ fn restart_at_the_end_stops_the_process_with_its_signal(
     let directory = Directory::new();
     let trap = format!("sleep {pause}; echo $it >> ${{SCENARIO}}/signals; exit 0");
     let line = format!("for it in TERM USR1; do trap \"{trap}\" $it; done; echo started; while :; do sleep 0.1; done");
-    let yaml = format!(
-        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}, stop: {stop}}}]
-cluster: {{workers: []}}
-within: 2s
-quiet: 1s
-references: 2
-steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
-"
-    );
-    let path = directory.write("scenario.yaml", &yaml).display().to_string();
-    let output = drydock(&["explore", &path, "--replay", RESTART]);
+    let output = restarted(&directory, &line, stop);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let signals = fs::read_to_string(directory.0.join("signals")).ok();
     assert_eq!(signals.as_deref(), expected, "{}", text(&output.stdout));
@@ -274,17 +280,7 @@ fn panic_of_a_process_that_is_being_stopped_fails(#[case] trap: &str, #[case] me
     let directory = Directory::new();
     let log = "echo 'Traceback (most recent call last)'; echo started";
     let line = format!("trap {trap:?} TERM; {log}; while :; do sleep 0.1; done");
-    let yaml = format!(
-        "controllers: [{{name: operator, command: [sh, -c, {line:?}], ready: {{log: started}}, stop: {{grace: 60s}}}}]
-cluster: {{workers: []}}
-within: 2s
-quiet: 1s
-references: 2
-steps: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}}}}}]
-"
-    );
-    let path = directory.write("scenario.yaml", &yaml).display().to_string();
-    let output = drydock(&["explore", &path, "--replay", RESTART]);
+    let output = restarted(&directory, &line, "{grace: 60s}");
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(i32::from(message.is_some())), "{report}");
     assert!(message.is_none_or(|it| report.contains(it)), "{report}");

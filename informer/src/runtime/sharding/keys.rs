@@ -385,8 +385,8 @@ mod tests {
         assert_eq!(keys.replays().len(), 1, "the first watch has ended");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn gained_key_is_not_replayed_if_its_reconcile_has_begun_since() {
+    /// Creates the keys of a controller with a watch that delivers the keys 0 to 19.
+    fn watching_twenty() -> (Arc<Core>, WorkQueue<u32>, Arc<ShardKeys<u32>>) {
         let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
         let queue = WorkQueue::new();
         let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
@@ -394,6 +394,12 @@ mod tests {
             (0..20).for_each(&mut push);
             std::future::ready(true).boxed()
         }));
+        (core, queue, keys)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gained_key_is_not_replayed_if_its_reconcile_has_begun_since() {
+        let (core, queue, keys) = watching_twenty();
         let work = Mutex::new(Work::default());
         let replayed = async || {
             keys.replay().await;
@@ -416,13 +422,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn gained_keys_are_replayed_on_another_task_than_the_renewal() {
-        let core = Arc::new(Core::new(&Arc::from("a"), Duration::from_secs(60)));
-        let queue = WorkQueue::new();
-        let keys = ShardKeys::<u32>::new(&core, Places::of_texts(), &queue, Duration::from_secs(60));
-        keys.replay_by(Arc::new(|mut push: Push<u32>| {
-            (0..20).for_each(&mut push);
-            std::future::ready(true).boxed()
-        }));
+        let (core, queue, keys) = watching_twenty();
         let replaying = Arc::clone(&keys);
         tokio::spawn(async move { replaying.replay_gained().await });
         let replayed = async || {

@@ -321,7 +321,7 @@ fn pieces(code: &str) -> Vec<&str> {
     pieces
 }
 
-/// Returns the identifier at the start of a text; empty if there is none.
+/// Returns the identifier at the start of a text, or an empty string.
 fn identifier(text: &str) -> &str {
     let end = text.find(|it: char| !(it.is_alphanumeric() || it == '_'));
     &text[..end.unwrap_or(text.len())]
